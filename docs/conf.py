@@ -78,8 +78,7 @@ copybutton_prompt_is_regexp = True
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    # A cluster's workers import the script that starts them, which in a build is Sphinx: shown, and run by the tests.
-    "filename_pattern": r"/(?!larger_than_memory)\w+\.py$",
+    "filename_pattern": r"/\w+\.py$",
     "within_subsection_order": "FileNameSortKey",
     "abort_on_example_error": True,
     "reset_argv": "figures.arguments",  # by its name, so that it is pickled
@@ -87,7 +86,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "min_reported_time": 1e9,
     "write_computation_times": False,
-    "default_thumb_file": str(HERE / "_static" / "chunks.svg"),  # of what is not run
+    "default_thumb_file": str(HERE / "_static" / "chunks.svg"),  # with -D plot_gallery=0, where none is run
     "plot_gallery": "True",
 }
 # plt.show() where there is no screen.

@@ -16,7 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 STORED = ROOT / ".ci"
 STATIC = HERE / "_static"
-PAGES = ("README.md", "docs/comparison.md", "docs/reference/operators.md")
+PAGES = ("README.md", "docs/comparison.md", "docs/reference/operators.md", "docs/start/cluster.md")
 
 Row = dict[str, Any]
 
@@ -239,6 +239,23 @@ def grids() -> str:
     return f"{table(['256 chunks, two workers', 'ours, ms', 'stock dask, ms', 'times'], rows)}\n\n{note}"
 
 
+def protocols() -> str:
+    """The same calls on two GPUs whose workers talk by UCX and by TCP: the runs of one kind of GPU, a column each."""
+    by_protocol = {run["protocol"]: run for run in stored("h200/grids_two.json")["runs"]}
+    ucx, tcp = by_protocol["ucx"], by_protocol["tcp"]
+    known = {(row["kind"], row["case"]): row["later"] for row in tcp["rows"]}
+    rows = []
+    for row in ucx["rows"]:
+        ours, other = row["later"], known[row["kind"], row["case"]]
+        label = row["case"] if row["kind"] == "grid" else f"{row['kind']}: {row['case']}"
+        rows.append(cells(label, f"{ours * 1e3:.1f}", f"{other * 1e3:.1f}", f"{other / ours:.1f}"))
+    note = (
+        f"{ucx['gpus']} {ucx['device']}s, {ucx['nbytes'] >> 30} GiB of float32 in 256 chunks, medians of "
+        f"{ucx['repeats']} calls; UCX on {ucx['date']}, TCP on {tcp['date']}."
+    )
+    return f"{table(['call', 'UCX, ms', 'TCP, ms', 'TCP by UCX'], rows)}\n\n{note}"
+
+
 def operators() -> str:
     """The table of operators: names, how many arrays they read, what their state is for float32."""
     from gpureduce_dask import OPERATORS
@@ -262,6 +279,7 @@ TABLES = {
     "one-read": one_read,
     "cupynumeric": cupynumeric,
     "grids": grids,
+    "protocols": protocols,
     "operators": operators,
 }
 
@@ -384,7 +402,11 @@ PICTURES = {"chunks.svg": chunks_picture, "numpy.svg": host_picture}
 
 
 # The command line that an example runs with in the gallery: less work than by default.
-SMALLER = {"drawdown.py": ["--steps", "2**22"], "primes.py": ["--upto", "6"]}
+SMALLER = {
+    "drawdown.py": ["--steps", "2**22"],
+    "larger_than_memory.py": ["--threads", "--gib", "1"],
+    "primes.py": ["--upto", "6"],
+}
 
 
 def arguments(gallery_conf: Any, script_vars: Row) -> list[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .operators.monoid import Bound, Monoid
 
-__all__ = ["start", "warm"]
+__all__ = ["count_gpus", "start", "warm"]
 
 
 def __dir__() -> list[str]:
@@ -136,7 +136,28 @@ def _gpu_cluster(count: int, gpus: int, protocol: str | None, arguments: Any) ->
 
 
 def count_gpus() -> int:
-    """How many GPUs CuPy sees. Another process counts them: counting starts CUDA, which takes memory of a GPU."""
+    """Count the GPUs that CuPy sees on this machine.
+
+    Returns
+    -------
+    int
+        How many there are. 0 where CuPy is not installed or finds no driver.
+
+    See Also
+    --------
+    cluster.start : Start a worker for each of them.
+
+    Notes
+    -----
+    Another process counts them, because counting starts CUDA, which takes memory of a GPU. That takes as long as
+    importing CuPy does. ``CUDA_VISIBLE_DEVICES`` hides GPUs from this function, as it does from CuPy.
+
+    Examples
+    --------
+    >>> import gpureduce_dask as gr
+    >>> gr.cluster.count_gpus() >= 0
+    True
+    """
     if find_spec("cupy") is None:
         return 0
     done = subprocess.run([sys.executable, "-c", COUNT_GPUS], capture_output=True, text=True, check=False)

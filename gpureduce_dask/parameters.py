@@ -27,8 +27,27 @@ OneDim: TypeAlias = Hashable | None
 
 ARRAY = """array_like
     A dask array, or anything that ``dask.array.asanyarray`` turns into one, as one chunk: a NumPy, CuPy or pandas
-    array, a list, a number. For an ``xarray.DataArray`` or ``xarray.Dataset`` the result is one too, with the labels
-    that xarray's own reductions leave."""
+    array, a list, a number.
+    It has any number of dimensions.{elements}
+    For an ``xarray.DataArray`` or ``xarray.Dataset`` the result is one too, with the labels that xarray's own
+    reductions leave."""
+_NUMBERS = "bool, integers, floats or complex numbers"
+_REAL = "bool, integers or floats"
+_WITH_DURATIONS = "bool, integers, floats, complex numbers or timedelta64"
+_WITH_TIMES = "bool, integers, floats, complex numbers, datetime64 or timedelta64"
+# What the elements of an array that ARRAY describes may be, by the functions that reduce or scan it.
+ELEMENTS: Mapping[str, str] = {
+    **dict.fromkeys("prod nanprod cumprod nancumprod cumulative_prod".split(), _NUMBERS),
+    **dict.fromkeys("sumsq norm vector_norm var std nanvar nanstd".split(), _NUMBERS),
+    **dict.fromkeys("moment skew kurtosis".split(), _REAL),
+    **dict.fromkeys("sum nansum mean nanmean average cumsum nancumsum cumulative_sum".split(), _WITH_DURATIONS),
+    **dict.fromkeys("min max nanmin nanmax argmin argmax nanargmin nanargmax".split(), _WITH_TIMES),
+    **dict.fromkeys("cummin cummax ffill bfill".split(), _WITH_TIMES),
+    **dict.fromkeys(
+        "any all count_nonzero".split(), "bool, integers, floats, complex numbers, times, strings or objects"
+    ),
+    "ptp": "integers, floats, complex numbers, datetime64 or timedelta64",
+}
 OUT = """dask.array.Array, optional
     An array of the result's shape. It becomes the result, and is returned."""
 
@@ -85,6 +104,12 @@ SCANNED: Mapping[str, str] = {
 
 HEADING = re.compile(r"^(\w[\w ]*)\n-{3,}\n", re.MULTILINE)
 ENTRY = re.compile(r"^(\*{0,2}\w+)", re.MULTILINE)  # descriptions are indented
+
+
+def shared_by(name: str, shared: Mapping[str, str]) -> Mapping[str, str]:
+    """The shared descriptions as a function of this name has them: those of arrays say what elements may be."""
+    elements = f" Elements are {ELEMENTS[name]}." if name in ELEMENTS else ""
+    return {key: text.format(elements=elements) if text is ARRAY else text for key, text in shared.items()}
 
 
 def documented(text: str | None, names: Iterable[str], shared: Mapping[str, str]) -> str | None:

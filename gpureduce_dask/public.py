@@ -28,7 +28,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from .errors import ArgumentError, ArgumentTypeError, AxisError, DtypeError, GpureduceError, calling, message
-from .parameters import REDUCED, SCANNED, documented
+from .parameters import REDUCED, SCANNED, documented, shared_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -86,7 +86,7 @@ def public(
                     _note_for_frames(error, bound.arguments.values())
                     raise
 
-        shared = SCANNED if relabel is scanned else REDUCED
+        shared = shared_by(function.__name__, SCANNED if relabel is scanned else REDUCED)
         wrapper.__doc__ = documented(function.__doc__, signature.parameters, shared)
         return wrapper
 

@@ -151,7 +151,9 @@ def test_reports():
 
 def test_the_plot(tmp_path):
     pytest.importorskip("matplotlib")
-    for number, runs in enumerate(([a_run(1)], [a_run(1), a_run(2), a_run(4)])):
+    older = a_run(4) | {"date": "2020-01-01"}
+    assert trees_report.newest([a_run(1), a_run(2), older]) == [a_run(1), a_run(2)]
+    for number, runs in enumerate(([a_run(1)], [a_run(1), a_run(2), a_run(4)], [a_run(1), a_run(2), older])):
         path = tmp_path / f"{number}.png"
         trees_report.plot({"runs": runs}, path)
         assert path.stat().st_size > 1000

@@ -105,6 +105,23 @@ def test_keys_of_the_configuration_are_all_named():
     assert named == set(KNOWN)
 
 
+def names_of_tasks() -> set[str]:
+    """What the code puts behind a call's name in the names of its tasks, or behind ``gr-``."""
+    files = [path for path in (ROOT / "gpureduce_dask").rglob("*.py") if "tools" not in path.parts]
+    text = "\n".join(path.read_text() for path in files)
+    found = set(re.findall(r"\b(?:writer\.add|step_name|add)\(f?\"([a-z]+)", text))
+    found |= set(re.findall(r"\{(?:key_prefix\([\w.]+\)|self\.prefix)\}-([a-z]+)-", text))
+    found |= {name.rstrip("-") for name in re.findall(r"(?:key|again|token|PREFIX) ?= ?f?\"gr-([a-z-]+)", text)}
+    return found | set(re.findall(r'names if [^"]+ else \["(\w+)"\]', text))
+
+
+def test_names_of_tasks_are_all_shown():
+    found = names_of_tasks()
+    assert {"group", "placeholder", "gather", "codes", "average-weights", "fetch", "handle", "several"} <= found
+    shown = " ".join(cells[0] for cells in sections(PAGES["docs/how/graphs.md"]) if cells[0].startswith("`gr-"))
+    assert {name for name in found if not re.search(rf"-{name}\b", shown)} == set()
+
+
 def test_commands_are_all_named():
     from gpureduce_dask.tools.cli import COMMANDS
 
@@ -207,11 +224,20 @@ def test_the_kernel_of_the_trace_is_the_one_that_is_planned():
 # Tables and pictures say what stored results hold.
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md", "docs/reference/operators.md"])
-def test_tables_are_those_of_the_stored_results(page):
+def test_tables_are_those_of_the_stored_results():
     figures = load_figures()
-    assert page in figures.PAGES
-    assert figures.page(PAGES[page]) == PAGES[page]
+    marked = {page for page, text in PAGES.items() if "<!-- figures:" in text}
+    assert marked == set(figures.PAGES)
+    for page in figures.PAGES:
+        assert figures.page(PAGES[page]) == PAGES[page], page
+
+
+def test_what_is_said_of_protocols_is_in_their_table():
+    page = PAGES["docs/start/cluster.md"]
+    times = {row[0]: float(row[3]) for row in sections(between("docs/start/cluster.md", "figures:protocols"))[1:]}
+    groups = times.pop("mean of 365 groups, axis 0")
+    assert f"take {groups} times as long by TCP" in " ".join(page.split())
+    assert f"take {min(times.values())} to {max(times.values())} times as long" in " ".join(page.split())
 
 
 def test_the_pictures_are_those_of_the_stored_results():

@@ -15,9 +15,9 @@ import gpureduce_dask as gr
 from gpureduce_dask.api.summaries import Statistics
 from gpureduce_dask.graph.options import TAKERS
 from gpureduce_dask.graph.statistics import COUNTS
-from gpureduce_dask.parameters import documented
+from gpureduce_dask.parameters import ELEMENTS, documented
 
-FUNCTIONS = [name for name in gr.__all__ if callable(getattr(gr, name))] + ["cluster.start"]
+FUNCTIONS = [name for name in gr.__all__ if callable(getattr(gr, name))] + ["cluster.start", "cluster.count_gpus"]
 ERRORS = [f"errors.{name}" for name in gr.errors.__all__]
 RESULTS = [f"api.summaries.{name}" for name in ("Statistics", "Description", "Descriptions")] + [
     "api.explain.Explanation"
@@ -50,11 +50,48 @@ def described(name):
     return re.findall(r"^\*{0,2}(\w+)", section.group(1), re.MULTILINE) if section else []
 
 
+def described_text(name, parameter):
+    """What a docstring says of a parameter."""
+    text = inspect.getdoc(found(name))
+    return re.search(rf"^{parameter} : (.*?)(?=^\S)", text, re.MULTILINE | re.DOTALL).group(1)
+
+
 @pytest.mark.parametrize("name", [*FUNCTIONS, *RESULTS, *ERRORS, *METHODS])
 def test_numpydoc_has_no_complaint(name):
     validate = pytest.importorskip("numpydoc.validate").validate
     unchecked = {*UNCHECKED} | (set() if name in FUNCTIONS else LESS)
     assert [error for error in validate(f"gpureduce_dask.{name}")["errors"] if error[0] not in unchecked] == []
+
+
+WORDS = {"bool": "?", "integers": "i4", "floats": "f4", "complex numbers": "c8", "datetime64": "M8[s]"}
+WORDS |= {"timedelta64": "m8[s]", "strings": "U3"}
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+def test_functions_take_the_elements_that_their_docstrings_name_and_no_others(name):
+    assert f"dimensions. Elements are {ELEMENTS[name]}.\n" in inspect.getdoc(found(name))
+    said = ELEMENTS[name].replace("times", "datetime64, timedelta64")
+    axis = {"axis": 0} if "axis" in inspect.signature(found(name)).parameters else {}
+    for word, dtype in WORDS.items():
+        arguments = [da.from_array(np.zeros(4, dtype), chunks=2), *[2] * (name == "moment")]
+        if word in said:
+            found(name)(*arguments, **axis)
+        else:
+            with pytest.raises(gr.errors.DtypeError):
+                found(name)(*arguments, **axis)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_docstring_has_notes(name):
+    assert "\nNotes\n-----\n" in inspect.getdoc(found(name))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arrays_are_described_with_their_dimensions(name):
+    """Those that are reduced or scanned, which docstrings describe together or each by itself."""
+    parameters = list(inspect.signature(found(name)).parameters)
+    if parameters and parameters[0] in ("a", "x") and name not in ("explain", "persist"):
+        assert "dimension" in described_text(name, parameters[0])
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

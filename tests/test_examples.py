@@ -49,6 +49,10 @@ def test_example_on_a_gpu(script):
     assert expected in run(script, "--cupy", *arguments)
 
 
+def test_what_the_gallery_runs_in_place_of_a_cluster():
+    assert "two threads reduced 205 MiB" in run("larger_than_memory.py", "--threads", "--gib", "0.2")
+
+
 @pytest.mark.slow
 def test_an_array_larger_than_its_workers():
     assert "two workers of 1024 MiB each reduced 2,2" in run("larger_than_memory.py", "--gib", "2.2")

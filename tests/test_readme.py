@@ -9,13 +9,23 @@ from pages import PAGES, ROOT, blocks
 README = PAGES["README.md"]
 
 
-def test_exactly_two_set_up_commands():
+SITE = 'pip install -e ".[docs]" && python -m sphinx -W -b html docs docs/_build/html'
+
+
+def test_set_up_is_one_command_each():
     commands = [line for line in README.splitlines() if line.startswith("pip install")]
     assert commands == [
         'pip install -e ".[demo]" && python -m gpureduce_dask demo',
         'pip install -e ".[test]" && pytest',
-        'pip install -e ".[docs]"',
+        SITE,
     ]
+
+
+def test_one_command_builds_the_site_wherever_it_is_named():
+    pages = ["README.md", "docs/contributing/index.md", "docs/contributing/site.md"]
+    assert [page for page in pages if SITE in PAGES[page].splitlines()] == pages
+    others = [line for text in PAGES.values() for line in text.splitlines() if line.startswith("python -m sphinx")]
+    assert not others
 
 
 def test_it_is_short():

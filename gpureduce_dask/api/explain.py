@@ -72,6 +72,12 @@ def explain(x: Any) -> Explanation:
     accelerate : Take plain dask reductions onto this package.
     plan : What a reduction needs.
 
+    Notes
+    -----
+    Each call that is taken or left under :class:`accelerate` is noted with the name of the array that it gave. This
+    function looks for these names among the layers of the graph, and where no layer tells, among its tasks. The last
+    10,000 calls of a process are kept.
+
     Examples
     --------
     >>> import dask.array as da

@@ -53,8 +53,8 @@ def nansum(
 
     Notes
     -----
-    Elements are added as in :func:`sum`, from one read. A complex number is NaN where one of its parts is. NaT is not
-    skipped: a sum of times with a NaT is NaT, as in NumPy.
+    Elements are added as in :func:`sum`, whose References have the method, from one read. A complex number is NaN where
+    one of its parts is. NaT is not skipped: a sum of times with a NaT is NaT, as in NumPy.
 
     Examples
     --------
@@ -108,7 +108,7 @@ def nanprod(
 
     Notes
     -----
-    Elements are multiplied as in :func:`prod`, from one read.
+    Elements are multiplied as in :func:`prod`, whose References have the method, from one read.
 
     Examples
     --------
@@ -165,6 +165,12 @@ def nanmin(
     min : The least element; NaN where there is one.
     nanargmin : Its position.
 
+    Notes
+    -----
+    Each chunk gives its least element that is not NaN, or NaN where there is none, and these are joined as by
+    ``numpy.fmin``: the result is the same whatever the chunks. Complex numbers are ordered by their real parts, then by
+    their imaginary parts, as in NumPy, and one is NaN where one of its parts is.
+
     Examples
     --------
     >>> import dask.array as da
@@ -220,6 +226,12 @@ def nanmax(
     max : The greatest element; NaN where there is one.
     nanargmax : Its position.
 
+    Notes
+    -----
+    Each chunk gives its greatest element that is not NaN, or NaN where there is none, and these are joined as by
+    ``numpy.fmax``: the result is the same whatever the chunks. Complex numbers are ordered by their real parts, then by
+    their imaginary parts, as in NumPy, and one is NaN where one of its parts is.
+
     Examples
     --------
     >>> import dask.array as da
@@ -269,8 +281,8 @@ def nanmean(
 
     Notes
     -----
-    The sum and the number of elements are found in one read, and the sum as in :func:`sum`. NaT is not skipped, as in
-    NumPy.
+    The sum and the number of elements are found in one read, and the sum as in :func:`sum`, whose References have
+    the method. NaT is not skipped, as in NumPy.
 
     Examples
     --------
@@ -330,8 +342,8 @@ def nanvar(
 
     Notes
     -----
-    The method is that of :func:`var`, whose Notes have its error. NaN is left out as a chunk is read, and no array
-    without it is made.
+    The method is that of :func:`var`, whose Notes have its error, and its References the source. NaN is left out as a
+    chunk is read, and no array without it is made.
 
     Examples
     --------
@@ -392,7 +404,7 @@ def nanstd(
 
     Notes
     -----
-    The root of the variance that :func:`nanvar` finds.
+    The root of the variance that :func:`nanvar` finds, by the method that :func:`var` refers to.
 
     Examples
     --------

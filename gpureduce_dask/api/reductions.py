@@ -144,8 +144,12 @@ def prod(
     Notes
     -----
     Integers are multiplied in 64 bits and wrap, as in NumPy. Floats and complex numbers are multiplied in float64, with
-    an exponent of its own for each product: it overflows and underflows only where the result does, whatever the
-    partial products are.
+    an exponent of its own for each product, as LINPACK keeps determinants [1]_: it overflows and underflows only where
+    the result does, whatever the partial products are.
+
+    References
+    ----------
+    .. [1] Dongarra, J. J., Bunch, J. R., Moler, C. B., and Stewart, G. W., LINPACK Users' Guide, SIAM, 1979.
 
     Examples
     --------
@@ -313,6 +317,11 @@ def any(
     all : Whether all elements are not zero.
     count_nonzero : How many are not zero.
 
+    Notes
+    -----
+    Each chunk gives one bool for each result, and these are joined by *or*. All chunks are read, those too that come
+    after an element that is not zero. The result is the same whatever the chunks.
+
     Examples
     --------
     >>> import dask.array as da
@@ -358,6 +367,11 @@ def all(
     any : Whether any element is not zero.
     count_nonzero : How many are not zero.
 
+    Notes
+    -----
+    Each chunk gives one bool for each result, and these are joined by *and*. All chunks are read, those too that come
+    after an element that is zero. The result is the same whatever the chunks.
+
     Examples
     --------
     >>> import dask.array as da
@@ -400,6 +414,11 @@ def count_nonzero(
     --------
     any : Whether any element is not zero.
     bincount : How often each integer occurs.
+
+    Notes
+    -----
+    Each chunk gives its number of elements that are not zero, as int64, and these numbers are added. The result is the
+    same whatever the chunks.
 
     Examples
     --------
@@ -632,7 +651,7 @@ def sumsq(
     Notes
     -----
     Squares are added as :func:`sum` adds elements: integers in 64 bits, where squares may wrap too, and floats in
-    float64 or in pairs of float64. No array of squares is made.
+    float64 or in pairs of float64, by the method that :func:`sum` refers to. No array of squares is made.
 
     Examples
     --------
@@ -704,7 +723,8 @@ def norm(
     Notes
     -----
     Sums of magnitudes and squares are accumulated in float64, or in pairs of float64 where elements have 64 bits, as in
-    :func:`sum`. Other powers are computed in float64.
+    :func:`sum`, whose References have the method. Other powers are computed in float64. Elements are not scaled: the
+    Euclidean norm overflows where the sum of squares leaves the range of float64, as in NumPy.
 
     Examples
     --------
@@ -771,7 +791,7 @@ def vector_norm(
 
     Notes
     -----
-    Defined by the array API standard as ``linalg.vector_norm``.
+    Defined by the array API standard as ``linalg.vector_norm``. It is computed as :func:`norm` says.
 
     Examples
     --------
@@ -792,7 +812,8 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
     Parameters
     ----------
     a : array_like or xarray.DataArray
-        A dask array, or what ``dask.array.asanyarray`` turns into one. For a DataArray the result is one too.
+        A dask array, or what ``dask.array.asanyarray`` turns into one, of any number of dimensions; bool, integers,
+        floats or complex numbers. For a DataArray the result is one too.
     b : array_like or xarray.DataArray
         An array of the same shape; or of another shape and as many elements, which are then taken in C order.
 
@@ -815,7 +836,8 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
 
     Notes
     -----
-    Both arrays are read once, and no array of products is made. Products are added as :func:`sum` adds elements.
+    Both arrays are read once, and no array of products is made. Products are added as :func:`sum` adds elements,
+    by the method of its References.
 
     Examples
     --------
@@ -845,7 +867,8 @@ def reduction(
     Parameters
     ----------
     x : array_like or tuple of two array_like
-        A dask array, or what makes one. For an operator of two arrays a tuple of two of one shape.
+        A dask array, or what makes one, of any number of dimensions and of a dtype that the operator takes. For an
+        operator of two arrays a tuple of two of one shape.
     monoid : str or Monoid
         A name in ``gpureduce_dask.OPERATORS``, or a :class:`Monoid`.
     group : int, optional
@@ -932,6 +955,13 @@ def tree(op: str | Monoid, dtype: Any, strategy: str | None = None, **options: A
     --------
     reduction : Reduce by an operator in this package's own graphs, which need fewer tasks.
     scan_tree : The same for scans.
+
+    Notes
+    -----
+    Stock dask makes the graph: a task for each chunk, then a tree whose tasks combine as many partial results as
+    ``split_every`` says. ``chunk`` gives a chunk's states, ``combine`` joins states, and ``aggregate`` joins the last
+    of them and makes results. So values have the accuracy of this package's own function for the operator. An operator
+    that does not commute is reduced along the last of the axes first, so that elements meet in C order.
 
     Examples
     --------

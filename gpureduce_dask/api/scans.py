@@ -130,7 +130,8 @@ def cumprod(
 
     Notes
     -----
-    The graph is that of :func:`cumsum`, and the product that of :func:`prod`, with an exponent of its own.
+    The graph is that of :func:`cumsum`, and the product that of :func:`prod`, with an exponent of its own. Their
+    References have the methods.
     Masked, sparse, long double and object arrays are handed to ``dask.array.cumprod``.
 
     Examples
@@ -176,7 +177,7 @@ def nancumsum(
 
     Notes
     -----
-    The graph and the accuracy are those of :func:`cumsum`.
+    The graph and the accuracy are those of :func:`cumsum`, whose References have the method.
     Masked, sparse, long double and object arrays are handed to ``dask.array.nancumsum``.
 
     Examples
@@ -223,7 +224,7 @@ def nancumprod(
 
     Notes
     -----
-    The graph is that of :func:`cumsum`, and the product that of :func:`prod`.
+    The graph is that of :func:`cumsum`, and the product that of :func:`prod`. Their References have the methods.
     Masked, sparse, long double and object arrays are handed to ``dask.array.nancumprod``.
 
     Examples
@@ -353,7 +354,7 @@ def cumulative_sum(
 
     Notes
     -----
-    Defined by the array API standard as ``cumulative_sum``.
+    Defined by the array API standard as ``cumulative_sum``. It is computed as :func:`cumsum` is.
 
     Examples
     --------
@@ -405,7 +406,7 @@ def cumulative_prod(
 
     Notes
     -----
-    Defined by the array API standard as ``cumulative_prod``.
+    Defined by the array API standard as ``cumulative_prod``. It is computed as :func:`cumprod` is.
 
     Examples
     --------
@@ -516,7 +517,8 @@ def scan(
     Parameters
     ----------
     x : array_like or tuple of two array_like
-        A dask array, or what makes one. For an operator of two arrays a tuple of two of one shape.
+        A dask array, or what makes one, of any number of dimensions and of a dtype that the operator takes. For an
+        operator of two arrays a tuple of two of one shape.
     monoid : str, Monoid, or sequence of these
         A name in ``gpureduce_dask.OPERATORS``, or a :class:`Monoid`. A list gives several scans.
 
@@ -616,6 +618,12 @@ def scan_tree(op: str | Monoid, dtype: Any, strategy: str | None = None) -> dict
     --------
     scan : Running results in this package's own graphs, by any operator.
     tree : The same for reductions.
+
+    Notes
+    -----
+    Stock dask makes the graph. ``func`` scans a chunk, ``preop`` reduces one, and ``binop`` joins what stands before a
+    chunk with its results. What goes from chunk to chunk are results, rounded to their dtype, and not states: the error
+    of a running sum grows with the number of chunks, as it does in stock dask. That of :func:`cumsum` does not.
 
     Examples
     --------

@@ -54,8 +54,8 @@ def mean(
 
     Notes
     -----
-    The sum is that of :func:`sum`, with its accuracy, but sums of 64-bit integers are accumulated in float64, where
-    they cannot wrap. With a `dtype` of integers the mean is truncated towards zero.
+    The sum is that of :func:`sum`, with its accuracy and the method of its References, but sums of 64-bit integers are
+    accumulated in float64, where they cannot wrap. With a `dtype` of integers the mean is truncated towards zero.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def var(
     deviations; these are merged by the formula of Chan, Golub and LeVeque [1]_. The means of float64 and of integers of
     32 and 64 bits are merged as pairs of float64, so that the relative error is some 1e-14 however far from zero the
     elements lie. Merging those of other dtypes, complex ones too, has a relative error of about
-    ``2**-53 * mean / std``.
+    ``2**-53 * mean / std``. With weights the sum of weights stands for the number of elements, as West [2]_ has it.
 
     Where weights say how reliable elements are (``aweights`` of ``numpy.cov``), not how often they occur, the unbiased
     variance is the one with ``ddof=sumsq(weights) / sum(weights)``.
@@ -132,6 +132,7 @@ def var(
     ----------
     .. [1] Chan, T. F., Golub, G. H., and LeVeque, R. J., Updating formulae and a pairwise algorithm for computing
        sample variances, report STAN-CS-79-773, Stanford University, 1979.
+    .. [2] West, D. H. D., Updating mean and variance estimates: an improved method, Communications of the ACM 22, 1979.
 
     Examples
     --------
@@ -193,7 +194,8 @@ def std(
 
     Notes
     -----
-    The root of the variance that :func:`var` finds, whose Notes have the method and its error.
+    The root of the variance that :func:`var` finds, whose Notes have the method and its error, and its
+    References the source.
 
     Examples
     --------
@@ -330,7 +332,8 @@ def skew(
 
     Notes
     -----
-    From the central sums that :func:`moment` finds, whose Notes have the method and its error.
+    From the central sums that :func:`moment` finds, whose Notes have the method and its error, and its
+    References the source.
 
     Examples
     --------
@@ -394,7 +397,8 @@ def kurtosis(
 
     Notes
     -----
-    From the central sums that :func:`moment` finds, whose Notes have the method and its error.
+    From the central sums that :func:`moment` finds, whose Notes have the method and its error, and its
+    References the source.
 
     Examples
     --------
@@ -452,8 +456,9 @@ def average(
 
     Notes
     -----
-    Products and weights are added as :func:`sum` adds elements, from one read. Only the data can tell that weights sum
-    to zero, so the task that finds the result on a GPU waits for it in order to look.
+    Products and weights are added as :func:`sum` adds elements, by the method of its References, from one read. Only
+    the data can tell that weights sum to zero, so the task that finds the result on a GPU waits for it in order to
+    look.
 
     Examples
     --------

@@ -128,7 +128,8 @@ def stats(
     Parameters
     ----------
     x : array_like, xarray.DataArray or xarray.Dataset
-        A dask array, or what ``dask.array.asanyarray`` turns into one, as one chunk.
+        A dask array, or what ``dask.array.asanyarray`` turns into one, as one chunk. It has any number of dimensions
+        and a dtype that each of the statistics takes.
     names : sequence of str or Monoid
         Which statistics: names in ``gpureduce_dask.OPERATORS`` of operators of one array; ``"count"``, the number of
         elements, and ``"nancount"``, the number of those that are not NaN; and any :class:`Monoid` of one array.
@@ -169,7 +170,7 @@ def stats(
 
     Notes
     -----
-    A result has the dtype, the accuracy and the errors of the function of its name, also of ``"skew"`` and
+    A result has the dtype, the method, the accuracy and the errors of the function of its name, also of ``"skew"`` and
     ``"kurtosis"``, which here reduce all axes by default. Any monoids have a product, a monoid whose state is that of
     all of them, and it is this one that the array is reduced by. Statistics share states where one holds another's:
     ``"mean"``, ``"sum"`` and ``"count"``; ``"var"`` and ``"std"``; ``"max"`` and ``"argmax"``.
@@ -206,7 +207,8 @@ def describe(x: ArrayLike, ddof: float = 1) -> Description | Descriptions:
     Parameters
     ----------
     x : array_like, xarray.DataArray or xarray.Dataset
-        A dask array, or what ``dask.array.asanyarray`` turns into one.
+        A dask array, or what ``dask.array.asanyarray`` turns into one, of any number of dimensions; bool, integers,
+        floats, complex numbers or times.
     ddof : float, default 1
         Delta degrees of freedom of the standard deviation. The default is that of the tables of this name of pandas and
         SciPy; that of :func:`std` and :func:`stats` is NumPy's 0.
@@ -234,8 +236,8 @@ def describe(x: ArrayLike, ddof: float = 1) -> Description | Descriptions:
 
     Notes
     -----
-    All statistics are computed at once, from one read. There are no percentiles: they are not a reduction, since a
-    state that knows them is as large as the data.
+    All statistics are computed at once, from one read, by the methods of :func:`nanmean` and :func:`nanstd`. There are
+    no percentiles: they are not a reduction, since a state that knows them is as large as the data.
 
     Examples
     --------

@@ -44,6 +44,21 @@ def device_meta(ndim: int, dtype: Any) -> DeviceMeta:
     numpy.ndarray
         An empty array of that many dimensions, of a class of its own that stands for CuPy.
 
+    Raises
+    ------
+    TypeError
+        `dtype` is none that NumPy knows, or `ndim` is not an integer.
+
+    See Also
+    --------
+    reduction : Reduce an array by any operator; the chunks of the result are of the array's kind.
+
+    Notes
+    -----
+    dask asks the meta of an array what its chunks are. This one is a NumPy array of a subclass: slices of it and
+    NumPy's functions of elements keep the subclass, and the functions of this package give their results a meta of the
+    same kind. Chunks themselves are not looked at before they are reduced.
+
     Examples
     --------
     >>> import gpureduce_dask as gr

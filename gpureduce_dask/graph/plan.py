@@ -140,7 +140,8 @@ def plan(
     Parameters
     ----------
     x : array_like or tuple of two array_like
-        A dask array, or what makes one. For an operator of two arrays a tuple of two of one shape.
+        A dask array, or what makes one, of any number of dimensions and of a dtype that the operator takes. For an
+        operator of two arrays a tuple of two of one shape.
     monoid : str, Monoid, or sequence of these
         An operator, for what ``reduction(x, monoid, ...).compute()`` does; or a list of operators, for what
         ``stats(x, monoid, ...)`` does where all of its results are computed together.
@@ -171,6 +172,16 @@ def plan(
     --------
     explain : Which calls were taken by this package, and which were left to dask.
     persist : Keep an array in memory for many reductions.
+
+    Notes
+    -----
+    The graph is built as :func:`reduction` builds it and optimised as dask does before it runs, and its tasks are
+    counted. The bytes read are those of the array. The bytes moved are those of partial results whose worker is not the
+    one that combines them. A worker's memory is, for each of its threads, two partial results and, where chunks have
+    yet to be made, two chunks.
+
+    The time is a rough one: bytes at 4 GB/s for each thread on a CPU and 4.3 TB/s for each GPU, 1 ms for each task, and
+    10 ms for the way to a cluster and back.
 
     Examples
     --------

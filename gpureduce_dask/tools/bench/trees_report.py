@@ -108,14 +108,27 @@ def into_page(text: str, result: Result, picture: str | None) -> str:
 
 
 def plot(result: Result, path: Path) -> None:
-    """Time against the number of chunks, ours and stock, persisted and lazy; and against GPUs where there are runs."""
+    """Time against the number of chunks, ours and stock, persisted and lazy, of the last of the newest runs; and
+    against GPUs where there are runs."""
     runs = result["runs"]
+    shown = newest(runs)[-1]
     with figure_of(3 if len(runs) > 1 else 2, path) as panels:
-        _against_chunks(panels[0], runs[-1], "persisted", {"sum": "sum", "sum, the first of an array": "first sum"})
-        _against_chunks(panels[1], runs[-1], "lazy", {"sum of squares about 0.5": "((x - .5)**2).sum()"})
+        _against_chunks(panels[0], shown, "persisted", {"sum": "sum", "sum, the first of an array": "first sum"})
+        _against_chunks(panels[1], shown, "lazy", {"sum of squares about 0.5": "((x - .5)**2).sum()"})
         if len(runs) > 1:
             _against_workers(panels[2], runs)
         panels[0].set_ylabel("milliseconds")
+
+
+def newest(runs: list[Result]) -> list[Result]:
+    """The runs of the last date: of one code, which those of other dates are not."""
+    last = max(run["date"] for run in runs)
+    return [run for run in runs if run["date"] == last]
+
+
+def legend_below(panel: Any) -> None:
+    """A legend that covers no line."""
+    panel.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
 
 
 @contextmanager
@@ -126,7 +139,7 @@ def figure_of(count: int, path: Path) -> Iterator[Any]:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panels = plt.subplots(1, count, figsize=(4.5 * count, 4), squeeze=False)
+    figure, panels = plt.subplots(1, count, figsize=(4.5 * count, 4.8), squeeze=False)
     yield panels[0]
     figure.tight_layout()
     figure.savefig(path, dpi=130)
@@ -143,24 +156,34 @@ def _against_chunks(panel: Any, run: Result, kind: str, cases: dict[str, str]) -
     panel.axhline(1e3 * run["round_trip"], linestyle=":", color="gray", label="an empty task")
     title = f"{kind} chunks, {run['nbytes'] / 2**30:g} GiB in all\n{where(run)}"
     panel.set(xscale="log", yscale="log", xlabel="chunks", title=title)
-    panel.legend(fontsize=8)
+    legend_below(panel)
 
 
 def _against_workers(panel: Any, runs: list[Result]) -> None:
-    """128 chunks a worker, so that each has the same bytes."""
+    """128 chunks a worker, so that each has the same bytes. Lines join runs of the last date; others stand alone."""
+    new = newest(runs)
+    old = [run for run in runs if run not in new]
     for kind, case in (("persisted", "sum"), ("lazy", "sum of squares about 0.5")):
         for key, of, style in (("stock", "stock dask", "s--"), ("later", "ours", "o-")):
-            points = [
-                (run["workers"], 1e3 * row[key])
-                for run in runs
-                for row in whole(run["rows"])
-                if (row["kind"], row["case"], row["chunks"]) == (kind, case, 128 * run["workers"]) and row.get(key)
-            ]
+            points, apart = (
+                [
+                    (run["workers"], 1e3 * row[key])
+                    for run in some
+                    for row in whole(run["rows"])
+                    if (row["kind"], row["case"], row["chunks"]) == (kind, case, 128 * run["workers"]) and row.get(key)
+                ]
+                for some in (new, old)
+            )
+            colour = None
             if points:
-                panel.plot(*zip(*points, strict=True), style, label=f"{kind} {case}, {of}")
+                colour = panel.plot(*zip(*points, strict=True), style, label=f"{kind} {case}, {of}")[0].get_color()
+            if apart:
+                panel.plot(*zip(*apart, strict=True), style[0], markerfacecolor="none", color=colour)
+    for date in sorted({run["date"] for run in old}):
+        panel.plot([], [], "o", markerfacecolor="none", color="gray", label=f"open: older code, {date}")
     panel.set(yscale="log", xlabel="GPUs" if runs[-1]["gpus"] else "workers", title="the same bytes for each")
     panel.set_xticks([run["workers"] for run in runs])
-    panel.legend(fontsize=7)
+    legend_below(panel)
 
 
 def whole(rows: list[Row]) -> list[Row]:
