@@ -88,7 +88,7 @@ def _lane_bytes(elements: int, sizes: tuple[int, ...]) -> int:
 
 def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, processors: int) -> Plan | None:
     """For lines that lie side by side, in planes; None where results do not."""
-    kept, length, lines = arrays.kept(), arrays.shape[arrays.axis], arrays.lines
+    kept, length, lines = arrays.line_dims(), arrays.shape[arrays.axis], arrays.lines
     if not kept or kept[-1].size < LANES or kept[-1].c != op.out_bytes or len(arrays.strides) > 3:
         return None
     *planes, columns = kept
@@ -199,7 +199,7 @@ def subwarp_lines(
         parts=run,
         units=(pitches[0], second, 0 if together else pitches[-1]),
         option=op.option,
-        walk=arrays.kept(),
+        walk=arrays.line_dims(),
     )
     return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=run)
 
