@@ -293,7 +293,7 @@ def test_integers_are_added_in_memory_where_one_word_holds_their_sum(name, dtype
 @pytest.mark.parametrize("dtype", ["f2", "bfloat16", "f4", "f8", "?", "i1", "u2", "i4", "u8"])
 def test_limbs_of_a_block_hold_as_many_elements_as_it_has(dtype):
     for field in plans.fields(cuda("var", dtype)):
-        largest = 2**field.chunk * 2 ** (field.span - 1 if field.is_float else 0)
+        largest = 2**field.digit * 2 ** (field.span - 1 if field.is_float else 0)
         assert largest <= 2**64  # what is added at once
         assert 2 * plans.WINDOW_SHARE * largest < 2 ** (32 * field.limb_words - 1)
 

@@ -150,7 +150,7 @@ def _without_positions(
     limit, processors = gpu.shared_bytes, gpu.processors
     if all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides))):
         yield scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors)
-    yield scan_small_lines.small_planes(op, arrays, exclusive, reverse, limit, processors)
+    yield scan_small_lines.small_lines(op, arrays, exclusive, reverse, limit, processors)
     yield _any_all(op, arrays, exclusive, reverse, limit, processors)
     yield scan_small_lines.subwarp_lines(op, arrays, exclusive, reverse, limit, processors)
     yield scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, gpu.clusters)

@@ -254,7 +254,7 @@ ENOUGH_PLANE_WARPS = 16
 PACK = 16  # bytes that are copied together
 
 
-def small_planes(
+def small_lines(
     op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
 ) -> Plan | None:
     """The launch, where planes lie one after another in both arrays and are small; else None."""
@@ -285,7 +285,7 @@ def small_planes(
     if not warps:
         return None
     tiles = -(-contiguous.count // count)
-    name = f"scan_shares<SmallPlaneScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>>"
+    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * count * each)
     members = words(
         lines=arrays.lines,
