@@ -141,8 +141,8 @@ class ColumnPlanner(Planner):
         return self.chunks == 1 or self._may_go_by_chunk()
 
     def _lines_together(self) -> int:
-        """Lines behind which the next one begins as far from a vector as the first does, and as many of these as leave
-        few threads of a tile idle."""
+        """Lines behind which the next one begins as far from a vector as the first does, and as many of these as leave few
+        threads of a tile idle."""
         vector, apart = self._widest(), self.runs[-1].a // self.op.itemsizes[0]
         least = vector // math.gcd(vector, apart)
 

@@ -1,7 +1,7 @@
 """Rows var, std, nanvar and nanstd: counts, means and central sums of squares, merged pairwise.
 
-The merge is that of Chan, Golub & LeVeque (1979). A block is measured from a pivot near its elements. Third and
-fourth moments are in higher_moments.
+Merging: Chan, Golub & LeVeque 1979. A block is measured from a pivot near its elements. Third and fourth moments are
+in higher_moments.
 """
 
 from __future__ import annotations
