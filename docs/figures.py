@@ -56,7 +56,7 @@ GRID = (
     "cumsum, axis 0",
 )
 # Cases of cupynumeric.json and beside_cupynumeric.json.
-BESIDE_CUPYNUMERIC = {
+CUPYNUMERIC_CASES = {
     "sum all": "sum",
     "mean all": "mean",
     "var all": "var",
@@ -189,7 +189,7 @@ def cupynumeric() -> str:
     """The comparison's table of one array on one GPU, beside cuPyNumeric; no row of what ours was not timed for."""
     theirs, ours = stored("h200/cupynumeric.json"), stored("h200/beside_cupynumeric.json")
     rows = []
-    for case, label in BESIDE_CUPYNUMERIC.items():
+    for case, label in CUPYNUMERIC_CASES.items():
         for dtype in ("float32", "int32"):
             key = f"{case} {dtype}"
             mine, other = ours["rows"].get(key, {}), theirs["rows"].get(key, {})

@@ -76,12 +76,12 @@ class View:
         return tuple(a for a in self.reduced if a not in self.now)
 
     @property
-    def before(self) -> Axes:
+    def outer_axes(self) -> Axes:
         last = max(self.reduced, default=len(self.shape))
         return tuple(a for a in range(last) if a not in self.reduced)
 
     @property
-    def after(self) -> Axes:
+    def inner_axes(self) -> Axes:
         return tuple(range(max(self.reduced, default=len(self.shape)) + 1, len(self.shape)))
 
     def size(self, axes: Axes) -> int:
@@ -89,7 +89,7 @@ class View:
 
     @property
     def outer(self) -> int:
-        return self.size(self.before)
+        return self.size(self.outer_axes)
 
     @property
     def rows(self) -> int:
@@ -97,34 +97,34 @@ class View:
 
     @property
     def inner(self) -> int:
-        return self.size(self.after)
+        return self.size(self.inner_axes)
 
     def partial(self, cells: Array, groups: int) -> Array:
         """States of shape (outer, groups, inner) as a partial: the chunk's axes, then the groups."""
-        shape, order, kept = self.turned(groups)
+        shape, order, kept = self.partial_layout(groups)
         return np.ascontiguousarray(cells.reshape(shape).transpose(order)).reshape(kept)
 
-    def turned(self, groups: int) -> tuple[Axes, Axes, Axes]:
+    def partial_layout(self, groups: int) -> tuple[Axes, Axes, Axes]:
         """For :meth:`partial`: axes of what is kept and the groups, their order in a partial, and its shape."""
-        parts, ahead = (*self.before, *self.pending, *self.after), len(self.before) + len(self.pending)
-        shape = (*(self.shape[a] for a in parts[:ahead]), groups, *(self.shape[a] for a in self.after))
-        order = (*(parts.index(a) + (a in self.after) for a in sorted(parts)), ahead)
+        parts, ahead = (*self.outer_axes, *self.pending, *self.inner_axes), len(self.outer_axes) + len(self.pending)
+        shape = (*(self.shape[a] for a in parts[:ahead]), groups, *(self.shape[a] for a in self.inner_axes))
+        order = (*(parts.index(a) + (a in self.inner_axes) for a in sorted(parts)), ahead)
         return shape, order, (*(1 if a in self.now else n for a, n in enumerate(self.shape)), groups)
 
     def blocks(self, arrays: tuple[Array, ...]) -> Iterator[tuple[slice, slice, tuple[Array, ...]]]:
         """The chunk in blocks of (outer, n, inner), in C order, and where they lie along the first two."""
-        order = (*self.before, *self.reduced, *self.after)
+        order = (*self.outer_axes, *self.reduced, *self.inner_axes)
         laid = [a.transpose(order) for a in arrays]
         outer, n, inner = self.outer, self.size(self.reduced), self.inner
         views = all(_is_view(a, (outer, n, inner)) for a in laid)
         lead = laid[0].shape[0] if laid[0].ndim else 1
         step = lead if views else max(1, ROOM * lead // laid[0].size)
-        each = (outer if self.before else n) // lead
+        each = (outer if self.outer_axes else n) // lead
         for start in range(0, lead, step):
             stop = min(lead, start + step)
             here, count = slice(start * each, stop * each), (stop - start) * each
-            shape = (count, n, inner) if self.before else (1, count, inner)
-            along = (here, slice(0, n)) if self.before else (slice(0, 1), here)
+            shape = (count, n, inner) if self.outer_axes else (1, count, inner)
+            along = (here, slice(0, n)) if self.outer_axes else (slice(0, 1), here)
             yield *along, tuple((a[start:stop] if a.ndim else a).reshape(shape) for a in laid)
 
 

@@ -1,8 +1,8 @@
 """Opens the built site in a headless browser, where there is one: ``python tests/open_site.py SITE [PICTURES]``.
 
 The start page, the reference of ``sum`` and the search have to show what they are for, which takes the theme's scripts.
-With a second folder it takes pictures of them, as wide as a desk and as a telephone. Where there is no browser nothing
-of this is checked, and its output says so.
+With a second folder it takes pictures of them, as wide as on a desktop and on a phone. Where there is no browser
+nothing of this is checked, and its output says so.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES = {  # and what has to stand there
     "reference/generated/gpureduce_dask.sum.html": "Sum of the elements",
     "search.html?q=groupby": "matching the search query",
 }
-WIDTHS = {"desk": 1200, "telephone": 390}
+WIDTHS = {"desktop": 1200, "phone": 390}
 HEIGHT = 1200
 NARROWEST = 500  # window that such a browser has: a page that is to be narrower stands in a frame
 FRAME = """<!doctype html>

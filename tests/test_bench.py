@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
-from gpureduce_dask.tools.bench import beside_numbagg, host, peers, report
+from gpureduce_dask.tools.bench import host, numbagg_peer, peers, report
 from gpureduce_dask.tools.bench.cases import Case, cases
 
 
@@ -110,16 +110,16 @@ def _means_of_groups(x, labels, axis):
 def test_rows_beside_numbagg_are_measured_and_told(tmp_path, capsys, monkeypatch):
     functions = {name: getattr(np, name) for name in ("nansum", "nanmean", "nanmax", "nanvar", "nanargmax")}
     peer = SimpleNamespace(**functions, ffill=_filled, group_nanmean=_means_of_groups)
-    monkeypatch.setattr(beside_numbagg, "load", lambda: peer)
-    monkeypatch.setattr(beside_numbagg.metadata, "version", lambda name: f"{name}-1")
-    monkeypatch.setattr(beside_numbagg, "SIDE", 40)
-    result = beside_numbagg.run(0.05, 2, 1, tmp_path / "numbagg.json")
-    assert json.loads((tmp_path / "numbagg.json").read_text()) == result and beside_numbagg.is_clean(result)
-    assert len(result["numbagg"]) == len(beside_numbagg.CASES) == len(capsys.readouterr().out.splitlines())
+    monkeypatch.setattr(numbagg_peer, "load", lambda: peer)
+    monkeypatch.setattr(numbagg_peer.metadata, "version", lambda name: f"{name}-1")
+    monkeypatch.setattr(numbagg_peer, "SIDE", 40)
+    result = numbagg_peer.run(0.05, 2, 1, tmp_path / "numbagg.json")
+    assert json.loads((tmp_path / "numbagg.json").read_text()) == result and numbagg_peer.is_clean(result)
+    assert len(result["numbagg"]) == len(numbagg_peer.CASES) == len(capsys.readouterr().out.splitlines())
     result["numbagg"][0] |= {"ours_s": 1.0, "numbagg_s": 2.5, "agrees": False}
-    assert not beside_numbagg.is_clean(result)
-    assert beside_numbagg.describe(result["numbagg"][0]).endswith("2.50 times  WRONG")
-    text = beside_numbagg.into_page(f"before {beside_numbagg.BEGIN} old {beside_numbagg.END} after", result)
+    assert not numbagg_peer.is_clean(result)
+    assert numbagg_peer.describe(result["numbagg"][0]).endswith("2.50 times  WRONG")
+    text = numbagg_peer.into_page(f"before {numbagg_peer.BEGIN} old {numbagg_peer.END} after", result)
     assert "| nansum | 2.50 |" in text and "numbagg-1" in text and "old" not in text
     assert "off by, at most | " in text
 
@@ -127,4 +127,4 @@ def test_rows_beside_numbagg_are_measured_and_told(tmp_path, capsys, monkeypatch
 def test_numbagg_that_is_not_here_is_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "numbagg", None)
     with pytest.raises(gr.errors.ExtraError, match="pip install numbagg"):
-        beside_numbagg.load()
+        numbagg_peer.load()

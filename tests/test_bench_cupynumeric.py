@@ -12,8 +12,8 @@ import pytest
 
 import gpureduce_dask as gr
 from gpureduce_dask.tools import cli
-from gpureduce_dask.tools.bench import beside_cupynumeric as bench
 from gpureduce_dask.tools.bench import command
+from gpureduce_dask.tools.bench import cupynumeric_peer as bench
 from gpureduce_dask.tools.bench.timing import median_seconds
 
 STORED = Path(__file__).parent.parent / ".ci" / "h200"

@@ -24,8 +24,8 @@ def test_a_small_run(tmp_path, capsys):
     cases = {(row["kind"], row["case"]) for row in run["rows"]}
     assert cases == {("persisted", op) for op in (*trees.OPS, trees.FIRST)} | {("lazy", case) for case in trees.LAZY}
     assert all(row["later"] > 0 for row in run["rows"]) and run["nbytes"] == 2 * 2**20
-    beside = [row["case"] for row in run["rows"] if row.get("checked")]
-    assert beside == ["sum", *trees.LAZY]  # other operators at 128 chunks a worker
+    checked = [row["case"] for row in run["rows"] if row.get("checked")]
+    assert checked == ["sum", *trees.LAZY]  # other operators at 128 chunks a worker
     text, said = capsys.readouterr()
     assert text.startswith("2 NumPy workers, 2 MiB") and len(text.splitlines()) == 2 + len(run["rows"])
     first, second, *ended = said.splitlines()[: 2 + len(run["rows"])]

@@ -269,7 +269,7 @@ def test_exact_sums_have_the_numbers_of_their_kernels():
 def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
     op = cuda("sum", dtype)
     (field,) = plans.fields(op)
-    apart = plans.apart(op, length)
+    apart = plans.word_spacing(op, length)
     assert length * (2**field.digit - 1) * 2 ** (apart - 1) < 2**63
     assert field.words(apart) * apart >= field.places + field.bits
     assert 2 * plans.WINDOW_MOST * (2**32 - 1) < 2**63  # two squares an element, cut into words of 32 bits
@@ -287,7 +287,7 @@ def test_integers_are_added_in_memory_where_one_word_holds_their_sum(name, dtype
         fits = length < 2**31 or field.bits < 32
         assert length * (2**field.bits - 1) < 2**63 or not fits
         assert way == (plans.EXACT if fits else plans.PIECES), length
-        assert plans.apart(op, length) == plans.APART if fits else plans.apart(op, length) < 1
+        assert plans.word_spacing(op, length) == plans.APART if fits else plans.word_spacing(op, length) < 1
 
 
 @pytest.mark.parametrize("dtype", ["f2", "bfloat16", "f4", "f8", "?", "i1", "u2", "i4", "u8"])

@@ -17,9 +17,9 @@ from pages import DOCS, NOT_RUN, PAGES, ROOT, between, blocks, sections
 
 import gpureduce_dask as gr
 from gpureduce_dask.tools.bench import (
-    beside_numbagg,
     grids_report,
     host,
+    numbagg_peer,
     random_report,
     report,
     scan_trees_report,
@@ -258,7 +258,7 @@ TABLES = [
     ("scans", ["h200/scan_kernels.json"], report.into_page),
     ("one_read", ["h200/one_read.json"], report.into_page),
     ("numpy", ["xeon/host.json"], host.into_page),
-    ("numpy", ["epyc/numbagg.json"], beside_numbagg.into_page),
+    ("numpy", ["epyc/numbagg.json"], numbagg_peer.into_page),
     ("trees", ["h200/trees.json"], partial(trees_report.into_page, picture=TREES)),
     ("trees", ["h200/one_read_trees.json"], partial(trees_report.into_page, picture=None)),
     ("trees", ["h200/scan_trees.json"], partial(scan_trees_report.into_page, picture=None)),

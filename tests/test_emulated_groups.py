@@ -36,23 +36,23 @@ OFFSETS = tuple((3 * i, 0) for i in range(COUNT))
 SHARE = Share("x", (range(0, 3 * COUNT, 3), (0,)), range(COUNT))
 
 
-def where(bound: Bound) -> reduce_tasks.Where:
-    return reduce_tasks.Where(AXES, (3 * COUNT, 0) if bound.indexed else None)
+def layout_of(bound: Bound) -> reduce_tasks.GroupLayout:
+    return reduce_tasks.GroupLayout(AXES, (3 * COUNT, 0) if bound.indexed else None)
 
 
 def by_handles(bound: Bound) -> list[Any]:
     """The same handle twice: the second time it knows its chunks."""
     handle = Handle(SHARE, [put(c) for c in CHUNKS])
-    return [reduce_tasks.reduce_handles([handle], [], range(COUNT), bound, where(bound)) for _ in range(2)]
+    return [reduce_tasks.reduce_handles([handle], [], range(COUNT), bound, layout_of(bound)) for _ in range(2)]
 
 
 def in_memory(bound: Bound) -> list[Any]:
-    return [reduce_tasks.reduce_chunks([[put(c) for c in CHUNKS]], bound, OFFSETS, where(bound), range(COUNT))]
+    return [reduce_tasks.reduce_chunks([[put(c) for c in CHUNKS]], bound, OFFSETS, layout_of(bound), range(COUNT))]
 
 
 def streamed(bound: Bound) -> list[Any]:
     """Chunks made one by one, whose partials must not leave the GPU until the last."""
-    shape = where(bound).shape
+    shape = layout_of(bound).shape
     run = partial(reduce_tasks.reduce_chunk, bound=bound, axes=AXES, shape=shape)
     steps = []
     for i, array in enumerate(CHUNKS):

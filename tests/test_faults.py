@@ -135,13 +135,13 @@ def two_killed_at_once(client):
 
 def killed_between_the_survey_and_the_handles(client):
     """What the scheduler said of the chunks no longer holds."""
-    x, start = on_workers(client), handles.HandleSet.made
+    x, start = on_workers(client), handles.HandleSet.submit
 
     def late(*args):
         kill(client)
         return start(*args)
 
-    with mock.patch.object(handles.HandleSet, "made", late):
+    with mock.patch.object(handles.HandleSet, "submit", late):
         check(client, x, OPS[:1])
     check(client, x)
 
@@ -172,14 +172,14 @@ def pause(block):
 
 
 def moved_between_the_survey_and_the_handles(client):
-    x, start = on_workers(client), handles.HandleSet.made
+    x, start = on_workers(client), handles.HandleSet.submit
 
     def late(*args):
         client.replicate(x, n=2)
         client.rebalance()
         return start(*args)
 
-    with mock.patch.object(handles.HandleSet, "made", late):
+    with mock.patch.object(handles.HandleSet, "submit", late):
         check(client, x, OPS[:1])
     check(client, x)
 

@@ -408,8 +408,8 @@ def test_slices_of_the_same_handles_are_one_node_of_a_task():
         return divmod(number, by)
 
     groups = [sources.GroupTask(partial(divided, i, bound=bound), takes, "worker", 3) for i in (7, 9)]
-    found = sources.joined(groups)
+    found = sources.join_groups(groups)
     assert (found.takes, found.worker, found.chunks) == (takes, "worker", 6)
     assert found.run(2) == [(3, 1), (4, 1)]
     other = sources.GroupTask(partial(divided, 8, bound=bound), ([TaskRef("other")],), "worker", 1)
-    assert sources.joined([*groups, other]).run is list
+    assert sources.join_groups([*groups, other]).run is list

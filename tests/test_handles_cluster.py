@@ -322,19 +322,19 @@ def test_unknown_sizes_are_dealt_once(client):
 @pytest.mark.parametrize("count", [2, None])
 def test_chunks_that_move_before_a_handle_is_made(client, monkeypatch, count):
     """It takes them from where they are."""
-    x, made = on_workers(client), handles.HandleSet.made
+    x, submit = on_workers(client), handles.HandleSet.submit
 
     def late(*args):
-        monkeypatch.setattr(handles.HandleSet, "made", made)
+        monkeypatch.setattr(handles.HandleSet, "submit", submit)
         mine, other = sorted(client.nthreads())[1:]
         some = [key for key, places in client.who_has(x).items() if mine in map(str, places)][:count]
         client.replicate([f for f in distributed.futures_of(x) if f.key in some], workers=[mine, other])
         for key in some:
             client.run_on_scheduler(drop, key, mine)
         wait_until(lambda: not any(mine in places for key, places in client.who_has(x).items() if key in some))
-        return made(*args)
+        return submit(*args)
 
-    monkeypatch.setattr(handles.HandleSet, "made", late)
+    monkeypatch.setattr(handles.HandleSet, "submit", late)
     assert value(client, gr.sum(x)) == pytest.approx(REF.sum())
     np.testing.assert_array_equal(value(client, gr.min(x, axis=1)), REF.min(1))
 

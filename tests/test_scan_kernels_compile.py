@@ -40,11 +40,11 @@ SHAPES = (
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^SmallPlaneScan)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
-IN_WARPS = ("RowScan", "StripScan", "SmallPlaneScan", "LaneLineScan", "SubwarpLineScan")
+IN_WARPS = ("RowScan", "StripScan", "SmallLineScan", "LaneLineScan", "SubwarpLineScan")
 CONTIGUOUS = (  # warp groups and warps of each
     (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
     (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),

@@ -573,11 +573,11 @@ def scan(
     array([1.  , 1.5 , 1.75])
     """
     if not isinstance(monoid, (str, Monoid)):
-        return _several(x, monoid, (axis, dtype, exclusive, reverse, segments, include_initial), out)
+        return _scan_each(x, monoid, (axis, dtype, exclusive, reverse, segments, include_initial), out)
     return apply(monoid, x, axis, dtype, exclusive, reverse, segments, include_initial, out)
 
 
-def _several(x: Any, several: Sequence[str | Monoid], arguments: tuple[Any, ...], out: Any) -> Any:
+def _scan_each(x: Any, several: Sequence[str | Monoid], arguments: tuple[Any, ...], out: Any) -> Any:
     fields = field_names("scan", several)
     if out is not None:
         raise ArgumentError(message("scan", "out= for several operators", "no out=", "Scan by one operator at a time."))

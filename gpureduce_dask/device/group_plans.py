@@ -257,7 +257,7 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
 def _adds_in_memory(op: Operator, rows: Rows) -> bool:
     """Whether elements are added to words in memory one by one: a word has room for all, words are not many times the
     elements, and no sort of labels serves many rows."""
-    if not adds_digits(op) or rows.rows >= SORT_ROWS or (bits := apart(op, rows.length)) <= 0:
+    if not adds_digits(op) or rows.rows >= SORT_ROWS or (bits := word_spacing(op, rows.length)) <= 0:
         return False
     return 8 * rows.groups * words(op, bits) <= SORT_WORDS * rows.length * rows.nbytes
 
@@ -456,11 +456,11 @@ def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
     splits = _splits(rows, THREADS, 2 * BLOCKS)
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
-    more = {"slots": apart(op, rows.length)} if kind == EXACT else {}
+    more = {"slots": word_spacing(op, rows.length)} if kind == EXACT else {}
     return Launch(name, rows.rows * splits, rows.work(splits=splits, **more), threads=THREADS)
 
 
-def apart(op: Operator, length: int) -> int:
+def word_spacing(op: Operator, length: int) -> int:
     """Bits from one word of an exact sum in memory to the next, so that a chunk of each of so many elements, shifted by
     less than that, fits in 63 bits; 0 or less where it does not. Integers are not shifted."""
     adds = fields(op)

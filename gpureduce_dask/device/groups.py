@@ -129,13 +129,13 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
     by_stride = sorted(range(array.ndim), key=lambda a: (view.shape[a] > 1, -abs(array.strides[a])))
     innermost = max((i for i, a in enumerate(by_stride) if a in view.reduced), default=-1)
     if innermost < 0:  # each element is a group's only one
-        return _Order(view.before, (), ())
+        return _Order(view.outer_axes, (), ())
     ahead = tuple(a for a in by_stride[:innermost] if a not in view.reduced)
     reduced, behind = tuple(a for a in by_stride if a in view.reduced), tuple(by_stride[innermost + 1 :])
     if reduced != view.reduced and not _may_be_turned(view, bound):
         reduced = view.reduced
     if not array.transpose(*ahead, *reduced, *behind).flags.c_contiguous:
-        ahead, reduced, behind = view.before, view.reduced, view.after
+        ahead, reduced, behind = view.outer_axes, view.reduced, view.inner_axes
     if 1 < view.size(behind) < SIDE:
         ahead, behind = (*ahead, *behind), ()
     return _Order(ahead, reduced, behind)

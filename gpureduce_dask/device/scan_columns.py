@@ -254,7 +254,7 @@ class Cut:
 
 def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
     """The launch, where lines lie side by side in every array; None where they do not, or are short."""
-    kept, length = arrays.kept(), arrays.shape[arrays.axis]
+    kept, length = arrays.line_dims(), arrays.shape[arrays.axis]
     sizes = (*op.itemsizes, op.out_bytes)
     if not kept or kept[-1].size < 2 or any(n > 16 or n & (n - 1) for n in sizes):
         return None

@@ -62,7 +62,7 @@ class Tiles:
 
 def contiguous_rows(op: Operator, arrays: Operands) -> ContiguousRows | None:
     """The arrays, where rows lie one after another in both and packs are aligned at the same elements."""
-    kept, sizes = arrays.kept(), (*op.itemsizes, op.out_bytes)
+    kept, sizes = arrays.line_dims(), (*op.itemsizes, op.out_bytes)
     if len(sizes) != 2 or not kept or any(n > PACK or n & (n - 1) for n in sizes):
         return None
     *planes, columns = kept

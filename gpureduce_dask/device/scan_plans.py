@@ -134,7 +134,7 @@ def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: 
     """Every kernel's plan, None of those that do not take such a scan."""
     limit, processors = gpu.shared_bytes, gpu.processors
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = None if reverse else op.counted()
+        counted = None if reverse else op.with_counts()
         if counted or not op.indexed:
             yield from _without_positions(counted or op, arrays, exclusive, reverse, gpu)
         yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
@@ -150,7 +150,7 @@ def _without_positions(
     limit, processors = gpu.shared_bytes, gpu.processors
     if all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides))):
         yield scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors)
-    yield scan_small_lines.small_planes(op, arrays, exclusive, reverse, limit, processors)
+    yield scan_small_lines.small_lines(op, arrays, exclusive, reverse, limit, processors)
     yield _any_all(op, arrays, exclusive, reverse, limit, processors)
     yield scan_small_lines.subwarp_lines(op, arrays, exclusive, reverse, limit, processors)
     yield scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, gpu.clusters)
@@ -234,7 +234,7 @@ def _in_rows(
         units=(units[0], units[1] if second else 0, 0 if contiguous[-1] else units[-1]),
         step_index=-1 if reverse else 1,
         option=op.option,
-        walk=arrays.kept(),
+        walk=arrays.line_dims(),
     )
     scratch = tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16
     cost = "RowScan, strided" if strided else ""
@@ -322,7 +322,7 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, la
         flags=(steps[2] if len(steps) > 3 else 0, arrays.flags()),
         step_index=-1 if reverse else 1,
         option=op.option,
-        walk=arrays.kept(),
+        walk=arrays.line_dims(),
     )
     scratch = lines * splits * op.state_bytes if splits > 1 else 0
     chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)

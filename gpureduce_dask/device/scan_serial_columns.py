@@ -45,7 +45,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     """The launch, where lines lie side by side in every array, in aligned rows, and are many; else None."""
     if not (OPERATORS_ALSO_EXCLUSIVE.match(op.type) or (not exclusive and OPERATORS.fullmatch(op.type))):
         return None
-    kept, length = arrays.kept(), arrays.shape[arrays.axis]
+    kept, length = arrays.line_dims(), arrays.shape[arrays.axis]
     if not kept or length < SHORTEST or (kept[-1].a, kept[-1].c) != (op.itemsizes[0], op.out_bytes):
         return None
     *planes, columns = kept

@@ -88,7 +88,7 @@ def _lane_bytes(elements: int, sizes: tuple[int, ...]) -> int:
 
 def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, processors: int) -> Plan | None:
     """For lines that lie side by side, in planes; None where results do not."""
-    kept, length, lines = arrays.kept(), arrays.shape[arrays.axis], arrays.lines
+    kept, length, lines = arrays.line_dims(), arrays.shape[arrays.axis], arrays.lines
     if not kept or kept[-1].size < LANES or kept[-1].c != op.out_bytes or len(arrays.strides) > 3:
         return None
     *planes, columns = kept
@@ -199,7 +199,7 @@ def subwarp_lines(
         parts=run,
         units=(pitches[0], second, 0 if together else pitches[-1]),
         option=op.option,
-        walk=arrays.kept(),
+        walk=arrays.line_dims(),
     )
     return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=run)
 
@@ -254,7 +254,7 @@ ENOUGH_PLANE_WARPS = 16
 PACK = 16  # bytes that are copied together
 
 
-def small_planes(
+def small_lines(
     op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
 ) -> Plan | None:
     """The launch, where planes lie one after another in both arrays and are small; else None."""
@@ -285,7 +285,7 @@ def small_planes(
     if not warps:
         return None
     tiles = -(-contiguous.count // count)
-    name = f"scan_shares<SmallPlaneScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>>"
+    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * count * each)
     members = words(
         lines=arrays.lines,

@@ -35,7 +35,7 @@ class Operator:
     option: tuple[float, float] = (0.0, 0.0)
     indexed: bool = False  # states have positions
 
-    def counted(self) -> Operator | None:
+    def with_counts(self) -> Operator | None:
         """The same with states that count their elements, for kernels that tell no positions; None where there are none
         such (kernels/scan/scan_state.cuh)."""
         found = _PLACED.fullmatch(self.type)
@@ -76,7 +76,7 @@ class Operands:
         ends = [(n - 1) * s for n, s in zip(self.shape, self.strides[operand], strict=True)]
         return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + itemsize
 
-    def kept(self) -> tuple[Dim, ...]:
+    def line_dims(self) -> tuple[Dim, ...]:
         """Where lines begin: the other axes, those that continue each other merged."""
         return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged())
 

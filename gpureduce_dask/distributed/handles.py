@@ -87,8 +87,8 @@ class Handle:
             return [_fetch(self.share.keys[i]) for i in picks]
         return [self._chunks[i] for i in picks]
 
-    def once(self, about: Any, find: Callable[[], Any]) -> Any:
-        """What ``find`` says about some of the chunks, found once."""
+    def get_or_compute(self, about: Any, find: Callable[[], Any]) -> Any:
+        """What ``find`` says about some of the chunks, kept from the first call on."""
         if about not in self._found:
             self._found[about] = find()
         return self._found[about]
@@ -181,7 +181,7 @@ class HandleSet:
         """How many handles are yet to be made."""
         return sum(key not in self.futures for key in self.keys.values())
 
-    def made(self, client: Any) -> dict[str, Any]:
+    def submit(self, client: Any) -> dict[str, Any]:
         """The futures of handles by key, which are made while the caller goes on, for all reductions of the array."""
         with _making:
             missing = {key: w for w, key in self.keys.items() if key not in self.futures}
@@ -207,7 +207,7 @@ class HandleLayer(MaterializedLayer):
     """
 
     def __init__(self, handle_set: HandleSet, layer: Any, client: Any) -> None:
-        super().__init__(handle_set.made(client) | {key: layer.mapping[key] for key in handle_set.anchors.values()})
+        super().__init__(handle_set.submit(client) | {key: layer.mapping[key] for key in handle_set.anchors.values()})
         self.layer = layer
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -22,22 +22,22 @@ def cut(program: Program, most: int) -> tuple[tuple[int, ...], Program] | None:
     nodes = program.nodes
     if len(nodes) > MOST_NODES:
         return None
-    made = _made(nodes)
+    ancestors = _ancestors(nodes)
     steps = [i for i, node in enumerate(nodes) if not node.is_leaf]
 
     def cost(few: tuple[int, ...]) -> tuple[int, int]:
-        needed = frozenset().union(*(made[i] for i in few))
+        needed = frozenset().union(*(ancestors[i] for i in few))
         return sum(nodes[i].dtype.itemsize for i in needed), sum(nodes[i].dtype.itemsize for i in few)
 
     for few in sorted((*((i,) for i in steps), *combinations(steps, 2)), key=cost):
-        left = {i for i in _behind(program, few) if nodes[i].op == ARRAY}
+        left = {i for i in _nodes_to_outputs(program, few) if nodes[i].op == ARRAY}
         leaves = tuple(sorted({*few, *left}))
         if len(leaves) <= most:
             return None if set(program.outputs) <= set(leaves) else (leaves, _of(program, leaves))
     return None
 
 
-def _made(nodes: tuple[Node, ...]) -> list[frozenset[int]]:
+def _ancestors(nodes: tuple[Node, ...]) -> list[frozenset[int]]:
     """The steps that lead to each node, itself among them."""
     found: list[frozenset[int]] = []
     for number, node in enumerate(nodes):
@@ -46,7 +46,7 @@ def _made(nodes: tuple[Node, ...]) -> list[frozenset[int]]:
     return found
 
 
-def _behind(program: Program, leaves: tuple[int, ...]) -> Iterator[int]:
+def _nodes_to_outputs(program: Program, leaves: tuple[int, ...]) -> Iterator[int]:
     """The nodes between these and the outputs."""
     pending, seen = [i for i in program.outputs if i not in leaves], set(leaves)
     while pending:

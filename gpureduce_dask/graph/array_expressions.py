@@ -384,10 +384,13 @@ class Reduced:
         whole = self._tasks_with_operands()
         operands = () if whole else self.below
         tasks = whole or self._tasks()
-        return _restored, (Written(package, self._name, self.chunks, self._meta, tasks, _names(operands)), *operands)
+        return _restored, (
+            MaterializedTemplate(package, self._name, self.chunks, self._meta, tasks, _names(operands)),
+            *operands,
+        )
 
 
-def _restored(written: Written, *operands: Any) -> Any:
+def _restored(written: MaterializedTemplate, *operands: Any) -> Any:
     return _class(written.package)(written, 0, (), *operands)
 
 
@@ -465,7 +468,7 @@ def _written_together(together: dict[tuple[CallTemplate, int], Any]) -> dict[Any
 
 
 @dataclass(eq=False)
-class Written:
+class MaterializedTemplate:
     """What stands for a template where its tasks are written: they refer to operands by these names."""
 
     package: str

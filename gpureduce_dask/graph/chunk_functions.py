@@ -122,7 +122,7 @@ def scan_functions(op: str | Monoid, dtype: Any) -> dict[str, Any]:
         raise ArgumentError(message("scan_tree", f"{monoid.name} of {dtype}", "a real dtype", remedy))
     return {
         "func": Running(bound),
-        "preop": Whole(bound),
+        "preop": ChunkResult(bound),
         "binop": JOINS[monoid.name],
         "ident": chunk.finalise(bound.identities(()), bound)[()],
         "dtype": bound.result,
@@ -145,7 +145,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Whole:
+class ChunkResult:
     """A chunk's result along an axis. Equal where the operators are, as partial functions are not."""
 
     bound: Bound

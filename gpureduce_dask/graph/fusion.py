@@ -61,13 +61,13 @@ class Tasks(MaterializedLayer):
             name = clone_key(key, seed)
             copy = node.substitute(subs, key=name)
             if bind_to is not None and not subs:
-                copy = Task(name, _after, copy, TaskRef(bind_to))
+                copy = Task(name, _wait_for, copy, TaskRef(bind_to))
                 is_bound = True
             made[name] = copy
         return Tasks(made, self.groups_per_task), is_bound
 
 
-def _after(result: Any, awaited: Any) -> Any:
+def _wait_for(result: Any, awaited: Any) -> Any:
     """A result that waited for another."""
     return result
 
@@ -232,7 +232,8 @@ def flat_keys(keys: Any) -> Iterator[Key]:
 
 
 def _as_kept(graph: HighLevelGraph, wanted: set[Key]) -> HighLevelGraph:
-    """The graph with the layers whose chunks are all kept, by who asks for them or joined, written down for that."""
+    """The graph, in which layers whose results are all kept, by the caller or by a task that joins them, write the
+    tasks for that case."""
     layers = {}
     for name, layer in graph.layers.items():
         users = graph.dependents[name]
@@ -308,7 +309,7 @@ def move_in_chains(
     apart: set[Key] = set()  # groups whose chunks stay tasks of their own
     flat = {node.key: _flat(node, graph, wanted) for node in graph.values() if isinstance(node, GroupNode)}
     bundles = []
-    for groups in _together(graph, [group for group, _ in flat.values()], users):
+    for groups in _groups_of_same_chunks(graph, [group for group, _ in flat.values()], users):
         bundle = _Bundle(groups, graph, users, wanted)
         replaced = {key for group in groups for key in flat[group.key][1]}
         if replaced and not bundle.inside.issuperset(bundle.members()):  # what is not made here had better be combined
@@ -320,7 +321,7 @@ def move_in_chains(
             del fused[key]
         bundles.append(bundle)
     for several in _batches(bundles, groups_per_task):
-        fused.update((node.key, node) for node in _written(several))
+        fused.update((node.key, node) for node in _bundle_tasks(several))
     for user in {user for key in apart for user in users[key]}:
         _widen(user, fused, apart)
     return fused
@@ -378,7 +379,9 @@ def _flat(group: GroupNode, graph: Graph, wanted: set[Key]) -> tuple[GroupNode, 
     return (type(group)(group.key, group.func, List(*map(TaskRef, members))), replaced) if replaced else (group, [])
 
 
-def _together(graph: Graph, groups: list[GroupNode], users: Mapping[Key, set[Key]]) -> Iterable[list[GroupNode]]:
+def _groups_of_same_chunks(
+    graph: Graph, groups: list[GroupNode], users: Mapping[Key, set[Key]]
+) -> Iterable[list[GroupNode]]:
     """Groups that fold the same chunks, by different operators or of different functions of their elements.
 
     A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
@@ -577,7 +580,7 @@ def _batches(bundles: Iterable[_Bundle], groups_per_task: Mapping[Any, int]) -> 
             yield [each[i] for i in part.members]
 
 
-def _written(bundles: list[_Bundle]) -> Iterator[GraphNode]:
+def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
     """The tasks that stand for the groups of bundles that are made one after another."""
     groups = [group for bundle in bundles for group in bundle.groups]
     if not bundles[0].inside:

@@ -22,7 +22,7 @@ from ..distributed.handles import Coords, Handle
 from ..distributed.private import Alias, GraphNode, Task, TaskRef
 from ..operators.monoid import Bound
 from . import deferred
-from .reduce_tasks import Folding, Where, combine, made, reduce_chunk
+from .reduce_tasks import Folding, GroupLayout, combine, made, reduce_chunk
 
 Key = Any
 Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
@@ -111,7 +111,7 @@ def reduce_pieces(
     pieces: Sequence[Piece],
     chain: Chain,
     bound: Bound,
-    where: Where,
+    layout: GroupLayout,
 ) -> Any:
     """The partial of what a chain makes of parts of the chunks that a handle refers to."""
     (handle,) = handles
@@ -133,8 +133,8 @@ def reduce_pieces(
                     if own is not None:
                         known[have[chain.takes].dtype] = own
                 chunk = have[chain.gives if own is None else viewed]
-                place = () if where.shape is None else (tuple(slice(at, None) for at in piece.offset),)
-                folding.add(reduce_chunk(chunk, *place, bound=own or bound, axes=where.axes, shape=where.shape))
+                place = () if layout.shape is None else (tuple(slice(at, None) for at in piece.offset),)
+                folding.add(reduce_chunk(chunk, *place, bound=own or bound, axes=layout.axes, shape=layout.shape))
     return combine(folding.pending(), bound=bound)
 
 

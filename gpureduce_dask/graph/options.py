@@ -66,7 +66,7 @@ def reduce(op: str, a: Any, also: Mapping[str, Any], name: str | None = None, **
         keywords = "where=, initial=, weights= or min_count="
         raise foreign(name, (x,)) if x.dtype.kind == "O" else unread(name, (x,), keywords)
     out = arguments.pop("out", None)
-    result = _counted(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
+    result = _with_min_count(op, x, given, arguments) if "min_count" in given else _reduced(op, x, given, arguments)
     return write_to(out, _with_initial(op, result, given["initial"]) if "initial" in given else result)
 
 
@@ -131,7 +131,7 @@ def _holds(dtype: Any, value: Any) -> bool:
     return bool(np.can_cast(value.dtype, dtype, "same_kind"))
 
 
-def _counted(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
+def _with_min_count(op: str, x: Any, given: Options, arguments: dict[str, Any]) -> Any:
     """The reduction where enough elements are no NaN, and NaN elsewhere. One read gives both, but for operators of
     two arrays."""
     where, least, monoid = given.get("where"), given["min_count"], operators.get(op)

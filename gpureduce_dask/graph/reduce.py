@@ -36,7 +36,7 @@ from .arguments import (
     stages,
 )
 from .fusion import Tasks, TaskWriter
-from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, joined, slices_of
+from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups, slices_of
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
 MANY, MANY_A_THREAD = 32, 4
@@ -159,7 +159,7 @@ class Tree:
             if together:
                 inputs = [together[group] for group in groups]
             elif len(groups) == 1:
-                inputs, kind = groups[0].alone(), groups[0].kind
+                inputs, kind = groups[0].fused_inputs(), groups[0].kind
             else:
                 inputs = [self._add(group) for group in groups]
             if not in_runs and kind is Task:
@@ -185,7 +185,7 @@ class Tree:
         """A task of several groups: what takes the partial of each out of it."""
         if len(groups) == 1:
             return {groups[0]: self._add(groups[0])}
-        ref = self._add(joined(groups))
+        ref = self._add(join_groups(groups))
         return {group: Task(None, operator.getitem, ref, i) for i, group in enumerate(groups)}
 
     def _of_sets(self, source: Source, sets: list[list[tuple[Coords, list[GroupTask]]]]) -> Tree:

@@ -39,9 +39,9 @@ def reduce_chunk(
     """
     place = None
     if shape is not None:
-        *blocks, where = blocks  # type: ignore[assignment]
-        where = where.item() if isinstance(where, np.ndarray) else where
-        place = Place(tuple(s.start for s in where), shape)
+        *blocks, slices = blocks  # type: ignore[assignment]
+        slices = slices.item() if isinstance(slices, np.ndarray) else slices
+        place = Place(tuple(s.start for s in slices), shape)
     read, of = deferred.read_with(blocks, bound, fuse)
     if lacks_answer(read[0], bound, axes):
         return None
@@ -217,7 +217,7 @@ LAUNCH_BYTES = 64 * 2**20
 
 
 @dataclass(frozen=True)
-class Where:
+class GroupLayout:
     """How a group's chunks lie in the array.
 
     ``shape`` is the array's along the reduced axes and 0 along others, where positions matter. ``runs`` are the start
@@ -324,17 +324,17 @@ def made(key: Any) -> Iterator[None]:
 
 @faults.task
 def reduce_chunks(
-    columns: list[list[Any]], bound: Bound, offsets: Sequence[Coords], where: Where, keys: Sequence[Any]
+    columns: list[list[Any]], bound: Bound, offsets: Sequence[Coords], layout: GroupLayout, keys: Sequence[Any]
 ) -> Partial | Runs:
     """Chunks in memory, one list for each of the monoid's arity; ``keys`` are the first's."""
     blocks = list(zip(*columns, strict=True))
-    with _named(lambda: keys, lambda: blocks, bound, where.axes):
-        return _reduce(blocks, bound, offsets, where)
+    with _named(lambda: keys, lambda: blocks, bound, layout.axes):
+        return _reduce(blocks, bound, offsets, layout)
 
 
 @faults.task
 def reduce_handles(
-    handles: list[Handle], _anchors: list[Any], picks: Sequence[int], bound: Bound, where: Where
+    handles: list[Handle], _anchors: list[Any], picks: Sequence[int], bound: Bound, layout: GroupLayout
 ) -> Partial | Runs:
     """Chunks that handles refer to; where they have moved since, they are fetched one by one."""
     if all(h.is_here() for h in handles):
@@ -343,11 +343,11 @@ def reduce_handles(
         def blocks() -> list[tuple[Any, ...]]:
             return list(zip(*(h.take(picks) for h in handles), strict=True))
 
-        with _named(lambda: [first.share.keys[i] for i in picks], blocks, bound, where.axes):
-            if len(handles) == 1 and where.runs is None:
-                return _reduce_again(first, picks, bound, where)
-            return _reduce(blocks(), bound, [first.share.offsets[i] for i in picks], where)
-    return _reduce_from_afar(handles, picks, bound, where)
+        with _named(lambda: [first.share.keys[i] for i in picks], blocks, bound, layout.axes):
+            if len(handles) == 1 and layout.runs is None:
+                return _reduce_again(first, picks, bound, layout)
+            return _reduce(blocks(), bound, [first.share.offsets[i] for i in picks], layout)
+    return _reduce_from_afar(handles, picks, bound, layout)
 
 
 def runs_of(bound: Bound, members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
@@ -357,13 +357,17 @@ def runs_of(bound: Bound, members: Sequence[int]) -> tuple[tuple[int, int], ...]
     return tuple((run.start, len(run)) for run in planner.runs(members))
 
 
-def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, where: Where) -> Partial:
+def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial:
     """Chunks that were perhaps reduced before: what was found out about each is not asked again."""
-    batch = handle.once((picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound))
-    if bound.monoid.empty == "raise" and not handle.once(picks, lambda: all(c.size for (c,) in batch)):
-        return _reduce_run(batch, bound, [handle.share.offsets[i] for i in picks], where)
-    places = handle.once((picks, where.shape), lambda: where.places([handle.share.offsets[i] for i in picks]))
-    return chunk.small_to_host(chunk.reduce_many(batch, bound, where.axes, places), bound)
+    batch = handle.get_or_compute(
+        (picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound)
+    )
+    if bound.monoid.empty == "raise" and not handle.get_or_compute(picks, lambda: all(c.size for (c,) in batch)):
+        return _reduce_run(batch, bound, [handle.share.offsets[i] for i in picks], layout)
+    places = handle.get_or_compute(
+        (picks, layout.shape), lambda: layout.places([handle.share.offsets[i] for i in picks])
+    )
+    return chunk.small_to_host(chunk.reduce_many(batch, bound, layout.axes, places), bound)
 
 
 @contextmanager
@@ -387,8 +391,8 @@ def _alone(block: tuple[Any, ...], bound: Bound, axes: Axes) -> None:
 
 
 def _first_bad(error: Exception, alone: Iterable[Callable[[], Any]]) -> int | None:
-    """After an error of chunks together, the number of the first that cannot be reduced alone. Where memory is short,
-    nothing is tried."""
+    """After an error of chunks together, the number of the first that cannot be reduced alone. Where memory is
+    short, nothing is tried."""
     if isinstance(error, MemoryError):
         return None
     for i, reduce in enumerate(alone):
@@ -399,7 +403,7 @@ def _first_bad(error: Exception, alone: Iterable[Callable[[], Any]]) -> int | No
     return None
 
 
-def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, where: Where) -> Partial | Runs:
+def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial | Runs:
     """Chunks of a handle that travelled, which come one at a time."""
     folding, partials = Folding(bound), []
     for i in picks:
@@ -407,36 +411,38 @@ def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound,
             [h.take([i]) for h in handles],
             bound,
             [handles[0].share.offsets[i]],
-            Where(where.axes, where.shape),
+            GroupLayout(layout.axes, layout.shape),
             [handles[0].share.keys[i]],
         )
-        if where.runs is None:
+        if layout.runs is None:
             folding.add(partial)
         else:
             partials.append(partial)
-    if where.runs is None:
+    if layout.runs is None:
         return merge(folding.pending(), bound)
-    return Runs(tuple(start + i for start, length in where.runs for i in range(length)), tuple(partials))
+    return Runs(tuple(start + i for start, length in layout.runs for i in range(length)), tuple(partials))
 
 
-def _reduce(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial | Runs:
-    if where.runs is None:
-        return _reduce_run(blocks, bound, offsets, where)
+def _reduce(
+    blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], layout: GroupLayout
+) -> Partial | Runs:
+    if layout.runs is None:
+        return _reduce_run(blocks, bound, offsets, layout)
     partials, i = [], 0
-    for _, length in where.runs:
-        partials.append(_reduce_run(blocks[i : i + length], bound, offsets[i : i + length], where))
+    for _, length in layout.runs:
+        partials.append(_reduce_run(blocks[i : i + length], bound, offsets[i : i + length], layout))
         i += length
-    return Runs(tuple(start for start, _ in where.runs), tuple(partials))
+    return Runs(tuple(start for start, _ in layout.runs), tuple(partials))
 
 
-def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], where: Where) -> Partial:
-    found = [(b, o) for b, o in zip(blocks, offsets, strict=True) if not lacks_answer(b[0], bound, where.axes)]
+def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], layout: GroupLayout) -> Partial:
+    found = [(b, o) for b, o in zip(blocks, offsets, strict=True) if not lacks_answer(b[0], bound, layout.axes)]
     if not found:
         return None
-    places = where.places([o for _, o in found])
-    partial = chunk.reduce_many([b for b, _ in found], bound, where.axes, places)
+    places = layout.places([o for _, o in found])
+    partial = chunk.reduce_many([b for b, _ in found], bound, layout.axes, places)
     # Chunks of a run lie side by side: along the axes that wait, all of them begin where the first does.
-    return chunk.small_to_host(shift_positions(partial, bound, where.axes, places[0] if places else None), bound)
+    return chunk.small_to_host(shift_positions(partial, bound, layout.axes, places[0] if places else None), bound)
 
 
 def in_order(groups: list[Runs], *_awaited: Any, close: Callable[[list[Partial]], Any]) -> Any:

@@ -331,13 +331,13 @@ def scan_flat(name: str, arrays: tuple[Any, ...], scan: Scan, key: str) -> Any:
         raise ArgumentError(
             message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")
         )
-    return _Bands(arrays, None, scan, key).of_bands(rows, last)
+    return _InterleavedRows(arrays, None, scan, key).of_interleaved_rows(rows, last)
 
 
-class _Bands(ScanTree):
+class _InterleavedRows(ScanTree):
     """Chunks whose rows interleave."""
 
-    def of_bands(self, rows: int, last: int) -> Any:
+    def of_interleaved_rows(self, rows: int, last: int) -> Any:
         """``rows`` is the axis of rows, ``last`` the last that is chunked."""
         x, self.rows, self.last = self.x, rows, last
         self.width = math.prod(x.shape[rows + 1 :])  # of a row

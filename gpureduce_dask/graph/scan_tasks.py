@@ -435,8 +435,8 @@ def cut(columns: Columns, at: Slices) -> list[list[Any]]:
 
 
 def gather(groups: Sequence[Columns], carries: tuple[Any, Any], rows: Rows) -> tuple[Columns, Any, Rows]:
-    """Some rows of a band, with what stands before them, as one thing, that lies where all that scan them run: chunks
-    or pieces, none copied.
+    """The chunks, or cut pieces of them, that have some rows of a band, and what stands before these rows, as the
+    result of one task. All tasks that scan the rows run where that result lies. Nothing is copied.
 
     Chunks stand first, and in lists: so a GPU's travel as such, and the scheduler knows what they weigh.
     """

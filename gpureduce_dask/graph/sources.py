@@ -41,7 +41,7 @@ class GroupTask:
     chunks: int
     kind: type[Task] = Task
 
-    def alone(self) -> list[Any]:
+    def fused_inputs(self) -> list[Any]:
         """What a task takes that does the group's work as well, for no other group has a part in its result."""
         return [self.node()] if self.kind is Task else self.takes[0]
 
@@ -98,8 +98,8 @@ class Reduction:
         starts = [list(accumulate(s, initial=0)) for s in sizes]
         return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
 
-    def where(self, stage: Axes, members: Any) -> reduce_tasks.Where:
-        return reduce_tasks.Where(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
+    def layout_of(self, stage: Axes, members: Any) -> reduce_tasks.GroupLayout:
+        return reduce_tasks.GroupLayout(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
 
 
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
@@ -162,7 +162,7 @@ def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stag
     return planner.sets_of_slices(len(slices), source.known.total, len(homes), largest)
 
 
-def joined(groups: list[GroupTask]) -> GroupTask:
+def join_groups(groups: list[GroupTask]) -> GroupTask:
     """Groups of several slices as one, which gives a list of their partials."""
     first, chunks = groups[0], [group.chunks for group in groups]
     if all(group.takes == first.takes for group in groups):  # as those of handles, which tell their chunks by number
@@ -250,7 +250,7 @@ class PersistedSource(Source):
             reduce_tasks.reduce_chunks,
             bound=reduction.bound,
             offsets=reduction.offsets_of(mine),
-            where=reduction.where(stage, group.members),
+            layout=reduction.layout_of(stage, group.members),
             keys=keys[0],
         )
         return GroupTask(run, (columns,), group.worker, len(mine))
@@ -374,7 +374,10 @@ class HandleSource(Source):
     def _handle_task(self, stage: Axes, group: planner.Group, picks: Any) -> GroupTask:
         reduction = self.reduction
         run = partial(
-            reduce_tasks.reduce_handles, picks=picks, bound=reduction.bound, where=reduction.where(stage, group.members)
+            reduce_tasks.reduce_handles,
+            picks=picks,
+            bound=reduction.bound,
+            layout=reduction.layout_of(stage, group.members),
         )
         return GroupTask(run, self.refs(str(group.worker)), group.worker, len(picks))
 

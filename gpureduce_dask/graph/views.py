@@ -159,7 +159,7 @@ class ViewSource(sources.HandleSource):
             ],
             chain=self.view.chain,
             bound=reduction.bound,
-            where=reduction.where(stage, ()),
+            layout=reduction.layout_of(stage, ()),
         )
         return GroupTask(run, self.refs(str(group.worker)), group.worker, len(mine))
 

@@ -31,7 +31,7 @@ OPTIONS = frozenset({"ddof", "order", "implicit_complex_dtype"})  # of a stock f
 
 
 @dataclass(frozen=True)
-class Found:
+class StockMatch:
     """What a call asks for, as an operator of ours."""
 
     row: str
@@ -136,7 +136,7 @@ def known_scans() -> dict[Any, tuple[str, str]]:
     return {call["func"]: (SCAN_ROWS[name], name) for name, call in calls_of("cumreduction", [*SCAN_ROWS]).items()}
 
 
-def find_reduction(call: Arguments) -> Found | None:
+def find_reduction(call: Arguments) -> StockMatch | None:
     """The operator of a call of ``dask.array.reduction``."""
     if call["weights"] is not None or call["meta"] is not None or call["output_size"] != 1 or call["dtype"] is None:
         return None
@@ -147,10 +147,10 @@ def find_reduction(call: Arguments) -> Found | None:
     options = [_options(f) for f in (call["chunk"], call["aggregate"], call["combine"] or call["aggregate"])]
     if row in ("var", "nanvar"):
         return _find_moment(row, options, call)
-    return None if row is None or any(options) else Found(row, call["dtype"], name=call["name"])
+    return None if row is None or any(options) else StockMatch(row, call["dtype"], name=call["name"])
 
 
-def _find_moment(row: str, options: list[dict[str, Any]], call: Arguments) -> Found | None:
+def _find_moment(row: str, options: list[dict[str, Any]], call: Arguments) -> StockMatch | None:
     """Variances and central moments, whose order and ``ddof`` stock dask binds to its functions."""
     first, last, _ = options
     orders = {o.get("order", 2) for o in options}
@@ -158,20 +158,20 @@ def _find_moment(row: str, options: list[dict[str, Any]], call: Arguments) -> Fo
         return None  # what it does to complex elements under another dtype is its own
     order, given = orders.pop(), {"ddof": last.get("ddof", 0)}
     if order == 2 and not orders:
-        return Found(row, call["dtype"], given, call["name"])
+        return StockMatch(row, call["dtype"], given, call["name"])
     if orders or row != "var" or not 2 < order <= HIGHEST:
         return None
-    return Found("moment", call["dtype"], {**given, "order": order}, call["name"])
+    return StockMatch("moment", call["dtype"], {**given, "order": order}, call["name"])
 
 
-def find_arg_reduction(call: Arguments) -> Found | None:
+def find_arg_reduction(call: Arguments) -> StockMatch | None:
     """The operator of a call of ``dask.array.reductions.arg_reduction``."""
     row = known_arg_reductions().get(_arg_key(call))
     is_one_or_all = call["axis"] is None or isinstance(call["axis"], Integral)
-    return Found(row, np.intp) if row is not None and is_one_or_all else None
+    return StockMatch(row, np.intp) if row is not None and is_one_or_all else None
 
 
-def find_named(row: str, call: Arguments) -> Found | None:
+def find_named(row: str, call: Arguments) -> StockMatch | None:
     """The operator of a public function that is known by its name: of dask those that make several passes, as ``std``
     of a variance and a task a chunk for its root; of dask-array all."""
     options = {key: call[key] for key in ("ddof", "order") if key in call}
@@ -179,9 +179,9 @@ def find_named(row: str, call: Arguments) -> Found | None:
         return None
     order = options.get("order", 2)
     if order == 2 and row == "moment":
-        return Found("var", call["dtype"], {"ddof": options["ddof"]}, row)
+        return StockMatch("var", call["dtype"], {"ddof": options["ddof"]}, row)
     is_known = isinstance(order, Integral) and 2 <= int(order) <= HIGHEST
-    return Found(row, call.get("dtype"), options) if is_known else None
+    return StockMatch(row, call.get("dtype"), options) if is_known else None
 
 
 SPARED = "All-NaN slice encountered|Mean of empty slice|Degrees of freedom <= 0"

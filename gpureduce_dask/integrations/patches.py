@@ -31,14 +31,14 @@ from ..operators import table as operators
 from ..operators.monoid import Bound
 from . import flox, match_stock
 from .decisions import Fallback, Rule, check, is_lazy_array, record
-from .match_stock import Arguments, Found, without_warnings
+from .match_stock import Arguments, StockMatch, without_warnings
 
 TYPED = frozenset("sum prod nansum nanprod mean nanmean var nanvar std nanstd moment".split())  # they take dtype=
 MEANS = frozenset({"mean", "nanmean"})
 WARNING = frozenset("mean nanmean var std nanvar nanstd nanmin nanmax".split())  # where a slice holds nothing to reduce
 
 
-def _reduction(call: Arguments, find: Callable[[Arguments], Found | None]) -> Any:
+def _reduction(call: Arguments, find: Callable[[Arguments], StockMatch | None]) -> Any:
     """The array of a stock reduction by a tree of ours."""
     check(REDUCTIONS, call)
     x, found = _array(call), find(call)
@@ -63,7 +63,7 @@ def _has_bool(axis: Any) -> bool:
     return any(isinstance(a, bool) for a in (axis if isinstance(axis, tuple | list) else (axis,)))
 
 
-def _bind(found: Found, dtype: Any, name: str) -> Bound:
+def _bind(found: StockMatch, dtype: Any, name: str) -> Bound:
     """The operator for elements of this dtype, with results of the dtype asked for."""
     monoid, options = operators.get(found.row), dict(found.options)
     bound = bind(monoid, (dtype,), None, options, name)

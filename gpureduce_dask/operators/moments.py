@@ -60,7 +60,7 @@ def lift_present(x: Array, index: Array) -> State:
     return (count, *lift(sums.present(x, 0), index)[1:])
 
 
-def near(block: Array, skip: bool) -> Array:
+def choose_pivots(block: Array, skip: bool) -> Array:
     """A number near each cell's elements: the mean of its first sixty-fourth, or of all where that is but NaN.
 
     It is that of a part of the block, so its square distance to the block's mean is at most 64 variances, and that
@@ -89,10 +89,10 @@ def present_sums(block: Array) -> tuple[Array, Array]:
 def about_pivot(power_sums: Callable[..., State], block: Array, skip: bool) -> tuple[Array, State]:
     """A pivot, and counts and power sums of the deviations from it.
 
-    One pivot for all cells where it lies as near to each cell's mean as :func:`near` would: NumPy subtracts one
-    number twice as fast as one for each cell.
+    One pivot for all cells where it lies as near to each cell's mean as :func:`choose_pivots` would: NumPy subtracts
+    one number twice as fast as one for each cell.
     """
-    each = near(block, skip)
+    each = choose_pivots(block, skip)
     one = np.asarray(np.mean(each))
     if each.size > 1 and np.isfinite(one):
         count, first, second, *higher = power_sums(block, one, skip)

@@ -227,7 +227,14 @@ def row_summary(block: Array, what: int, pivot: Array | None) -> RowSummary | No
     pivots = np.zeros(outer) if pivot is None else np.ascontiguousarray(pivot, "f8")
     fields = (getattr(found, f.name) for f in dataclass_fields(found))
     statistics = np.array([what], np.int64)
-    _call(loops[f"several_{block.dtype.name}"], block, *_sizes(outer, block.strides[0], n), statistics, pivots, *fields)
+    _call(
+        loops[f"row_summary_{block.dtype.name}"],
+        block,
+        *_sizes(outer, block.strides[0], n),
+        statistics,
+        pivots,
+        *fields,
+    )
     return found
 
 

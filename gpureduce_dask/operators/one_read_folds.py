@@ -31,7 +31,7 @@ def states(parts: tuple[Bound, ...], block: Array, index: Any) -> dict[str, Stat
     wanted = {NEEDS[fold] for fold in folds.values()}
     if len(wanted) < 2 or block.shape[2] != 1:
         return {}
-    pivot = moments.near(block, False) if DEVIATIONS in wanted else None
+    pivot = moments.choose_pivots(block, False) if DEVIATIONS in wanted else None
     found = native.row_summary(block, sum(wanted), pivot)
     return {} if found is None else {name: _state(fold, found, block, pivot, index) for name, fold in folds.items()}
 

@@ -46,7 +46,7 @@ def plain(value: Array) -> State:
     return (value,) if value.dtype.kind in "iu" else (value, np.zeros(np.shape(value), I8))
 
 
-def near(state: State) -> State:
+def normalise(state: State) -> State:
     """A state whose values, but for zeros, infinities and NaN, are neither large nor small."""
     if len(state) == 1:
         return state
@@ -60,13 +60,13 @@ def near(state: State) -> State:
 
 
 def lift(x: Array, index: Array) -> State:
-    return near(plain(totals.widen(x)))
+    return normalise(plain(totals.widen(x)))
 
 
 def combine(earlier: State, later: State) -> State:
     if len(earlier) == 1:
         return (earlier[0] * later[0],)
-    return near(_combine(earlier, later))
+    return normalise(_combine(earlier, later))
 
 
 def _combine(earlier: State, later: State) -> State:
@@ -89,8 +89,8 @@ def _times(a: Array, b: Array) -> Array:
 def scaled(value: Array, exponent: Any = 0) -> tuple[Array, Array]:
     """The same numbers with values from a half up to one, but for zeros, infinities and NaN."""
     if value.dtype.kind != "c":
-        near, more = np.frexp(value)
-        return near, exponent + np.where(np.isfinite(value), more, 0).astype(I8)
+        mantissa, more = np.frexp(value)
+        return mantissa, exponent + np.where(np.isfinite(value), more, 0).astype(I8)
     size = np.maximum(np.abs(value.real), np.abs(value.imag))
     more = np.where(np.isfinite(size), np.frexp(size)[1], 0)
     return ldexp(value, -more), exponent + more.astype(I8)
@@ -119,7 +119,7 @@ def _fold_all(block: Array) -> State:
         reduce(_combine, (_fold(block[row : row + rows, at : at + span]) for at in range(0, n, span)))
         for row in range(0, outer, rows)
     ]
-    return near(states[0] if len(states) == 1 else tuple(np.concatenate(f) for f in zip(*states, strict=True)))
+    return normalise(states[0] if len(states) == 1 else tuple(np.concatenate(f) for f in zip(*states, strict=True)))
 
 
 def _fold(block: Array) -> State:
@@ -194,14 +194,14 @@ def sweep(block: Array, carry: State, out: Array) -> State:
     value, exponent = carry
     behind = native.products(block, value, exponent, out)
     if behind is not None:
-        return near(behind)
+        return normalise(behind)
     last = block_scans.accumulate(np.multiply, block, value, out, regroups=False)
     stays = (value == 0) | ~np.isfinite(value)  # and what comes of it is the same with any exponent
     if not np.any(exponent[~stays]) and np.all(stays | _in_range(last, out)):
-        return near((last, exponent))
+        return normalise((last, exponent))
     for panel, target in zip(panels(block), panels(out), strict=True):
         carry = _sweep_each(panel, carry, target)
-    return near(carry)
+    return normalise(carry)
 
 
 def _in_range(behind: Array, out: Array) -> Array:

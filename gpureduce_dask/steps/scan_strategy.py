@@ -45,7 +45,7 @@ def functions_for(op: Any, dtype: Any, strategy: str, result: Any = None) -> dic
     target = summed_in(step, dtype, result)
     return {
         "func": Running(step.label, target),
-        "preop": Whole(target),
+        "preop": ChunkSum(target),
         "binop": np.add,
         "ident": target.type(0),
         "dtype": target,
@@ -74,7 +74,7 @@ class Running:
 
 
 @dataclass(frozen=True)
-class Whole:
+class ChunkSum:
     """A chunk's sum."""
 
     target: Any

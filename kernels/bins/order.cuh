@@ -102,7 +102,7 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>,
         return {{Extremes::back(best), position(place)}, is_there};
     }
 };
-// The place of the last element that is no NaN, or of the first; what stands there is read at the end.
+// The place of the last element that is no NaN, or of the first; the element itself is read at the end.
 template <class T, bool Last> struct Key<Both<FirstLast<T, Last>, Tally<T, false>>> : KeyDefaults {
     typedef u32 Code;
     static const bool may_be_zero = true, rises = Last;

@@ -1,6 +1,6 @@
-// Numbers in shared memory that only grow, by one, by which a warp tells others of its block how far it is. Unlike a barrier,
-// nobody waits who comes behind the warp that sets it. Waiters spin: use this only where the number is usually there
-// already. A warp that waits for one is less than BEHIND numbers behind it.
+// A number in shared memory that only grows, by one at a time: a warp raises it to tell other warps of its block how far it is.
+// Unlike at a barrier, a warp that comes once the number is there does not wait. Waiters spin: use this only where the number is
+// usually there already. A warp that waits for a number is less than BEHIND numbers behind it.
 #pragma once
 #include "checked.cuh"
 

@@ -27,7 +27,7 @@ GR_HD Twofold shifted(Twofold mean, f64 by) {
     return {sum.hi, sum.hi - sum.hi == 0 ? sum.lo : 0};
 }
 
-// A reciprocal's first 20 bits or so, where `wanted`; else what stands there already.
+// Where `wanted`, a reciprocal's first 20 bits or so; else `near`, as it was passed.
 GR_HD f64 approximate(f64 x, f64 near, bool wanted) {
 #ifdef GR_EMULATED
     return wanted ? (f64)(1 / (f32)x) : near;

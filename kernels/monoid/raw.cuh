@@ -160,7 +160,7 @@ template <class T, int Order> struct RawMoments<T, Order, true> : RawIntegerPowe
 // The row's best value first, and the slots that may hold it; its place takes 32 bits until the row is settled.
 struct PlaceRaw { i32 place; };
 const i32 none = 0x7fffffff;  // the place of nothing
-// What is found before a row is the row's first element: that stands there, or may.
+// Places before a row are negative. Slots there are filled with the row's first element, so a find there is that element.
 GR_HD i64 placed(i32 place, i64 index, i64 step) { return place == none ? -1 : index + (place < 0 ? 0 : place) * step; }
 template <class T, bool Max, bool SkipNan>
 struct RawPlace : RawPlain<RawPlace<T, Max, SkipNan>, T, T, FIRST_FILL> {

@@ -216,7 +216,7 @@ template <class Op> struct CompactState {
     typedef typename Op::State State, Rest;
     static const bool floats = IsFloatSum<Op>::yes;
     static GR_HD Rest of(const State& state) { return state; }
-    static GR_HD State whole(const Rest& rest, i64) { return rest; }
+    static GR_HD State restore(const Rest& rest, i64) { return rest; }
     static GR_HD i64 count(const State&) { return 0; }
 };
 template <class T> struct CompactState<Mean<Value<T, f64>, f64>> {
@@ -224,7 +224,7 @@ template <class T> struct CompactState<Mean<Value<T, f64>, f64>> {
     typedef f64 Rest;
     static const bool floats = true;
     static GR_HD Rest of(const State& state) { return state.sum; }
-    static GR_HD State whole(Rest sum, i64 count) { return {sum, count}; }
+    static GR_HD State restore(Rest sum, i64 count) { return {sum, count}; }
     static GR_HD i64 count(const State& state) { return state.count; }
 };
 template <class Op> struct CompactMoments {
@@ -232,7 +232,7 @@ template <class Op> struct CompactMoments {
     struct Rest { f64 mean, m2; };
     static const bool floats = true;
     static GR_HD Rest of(const State& state) { return {state.mean, state.m2}; }
-    static GR_HD State whole(const Rest& rest, i64 count) { return {(f64)count, rest.mean, rest.m2}; }
+    static GR_HD State restore(const Rest& rest, i64 count) { return {(f64)count, rest.mean, rest.m2}; }
     static GR_HD i64 count(const State& state) { return (i64)state.count; }
 };
 template <> struct CompactState<Var<f32, false>> : CompactMoments<Var<f32, false>> {};
@@ -307,7 +307,7 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
             State state = Op::identity();
 #pragma unroll
             for (u32 i = 0; i < StatesPerLane; i++)
-                if (wanted >> i & 1) state = Op::combine(state, Part::whole(polled[i].state(), count(i)));
+                if (wanted >> i & 1) state = Op::combine(state, Part::restore(polled[i].state(), count(i)));
             return state;
         }
     };

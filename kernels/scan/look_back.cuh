@@ -56,12 +56,12 @@ template <class Op> struct PublishedPart {
     typedef Op Rest;
     typedef typename Op::State State;
     static GR_HD State of(State state) { return state; }
-    static GR_HD State whole(State state, State, u64) { return state; }
+    static GR_HD State restore(State state, State, u64) { return state; }
 };
 template <class Element, class To, class A> struct PublishedPart<Mean<Value<Element, To>, A>> {
     typedef Sum<Value<Element, To>, A> Rest;
     static GR_HD A of(Averaged<A> mean) { return mean.sum; }
-    static GR_HD Averaged<A> whole(A sum, Averaged<A> start, u64 elements) { return {sum, start.count + (i64)elements}; }
+    static GR_HD Averaged<A> restore(A sum, Averaged<A> start, u64 elements) { return {sum, start.count + (i64)elements}; }
 };
 
 // Operators whose states may say that nothing before them counts: then the tiles before are not waited for.

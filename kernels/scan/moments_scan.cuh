@@ -79,7 +79,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
     // Results of 16 bits by a pack's own sums in binary32. Behind many elements by the reciprocal of the pack's last count, the
     // mean of all before it, and a correction for the other counts; else by a division each. False where sums, or those before the
     // pack, are out of range: nothing has changed then.
-    template <int V> GR_HD bool near(const Pack<T, V>& from, Pack<Result, V>& to) {
+    template <int V> GR_HD bool run_narrow(const Pack<T, V>& from, Pack<Result, V>& to) {
         f32 sums[V];
 #pragma unroll
         for (int j = 0; j < V; j++) sums[j] = j == 0 ? to_f32(from.at[j]) : sums[j - 1] + to_f32(from.at[j]);
@@ -116,7 +116,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && sizeof(T) == 2 && ExponentShiftedBits<T>::exists) {
-            if (near(from, to)) return;
+            if (run_narrow(from, to)) return;
         }
         const Reciprocals parts(count + 1, count >= 4194304.0);
         if constexpr (ExponentShiftedBits<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {

@@ -87,7 +87,7 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
         return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {all.sum, all.squares}, count});
     }
     // A state combined with so many elements after it, whose sums are `own`.
-    GR_HD State behind(State base, SumState own, u32 count) const {
+    GR_HD State append(State base, SumState own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {
             return Op::combine(base, state_of(pivot, own, count));
         } else {

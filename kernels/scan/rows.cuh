@@ -202,7 +202,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                         if (task.totals) ended = head.ended();
                     }
                     __syncwarp();  // results may take the elements' place
-                    value = fold.behind(head.is_behind() ? run.start_of(at.line) : prefix, fold.unpacked(own), head.before());
+                    value = fold.append(head.is_behind() ? run.start_of(at.line) : prefix, fold.unpacked(own), head.before());
                     squares = fold.squares_of(own, value, Share::run);
                 } else {
                     value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
@@ -290,7 +290,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         typedef PublishedPart<Op> Part;
         const LookBackRange range = range_of(tile);
         const Value start = Lines == 0 || range.elements > 0 ? lane_run(0).start_of(range.line) : Op::identity();
-        const Value before = Part::whole(look_back<typename Part::Rest, (Lines > 0)>(
+        const Value before = Part::restore(look_back<typename Part::Rest, (Lines > 0)>(
             task, tile, range, Part::of(own), Part::of(Lines == 0 ? start : Op::identity())), start, range.elements);
         const State exclusive = lane_before<Running, 32>(through);
         if (lane < Warps) scratch().prefix[slot][lane] = Running::value(Running::combine(Running::of(before, false), exclusive));

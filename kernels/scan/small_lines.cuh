@@ -291,9 +291,9 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
 
 // Planes of a share in shared memory: one after another as in memory, or `pitch` bytes apart, whole packs of 16, so that they
 // begin in different banks.
-struct PlaneLayout {
+struct SmallLineLayout {
     u32 bytes, pitch, packs;  // of a plane; packs only where planes lie apart
-    GR_HD PlaneLayout(u32 nbytes, u64 apart) : bytes(nbytes), pitch((u32)apart), packs(pitch > nbytes ? nbytes / 16 : 0) {}
+    GR_HD SmallLineLayout(u32 nbytes, u64 apart) : bytes(nbytes), pitch((u32)apart), packs(pitch > nbytes ? nbytes / 16 : 0) {}
 
     // All lanes of a warp call. Calls move(byte in shared memory, byte in memory) for each pack.
     template <class Move> GR_HD void each(u32 count, Move move) const {
@@ -316,7 +316,7 @@ struct PlaneLayout {
 };
 
 // Both arrays begin at a multiple of 16 bytes, and so do shares.
-template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct SmallPlaneScan : ShareWork<Warps> {
+template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct SmallLineScan : ShareWork<Warps> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -328,9 +328,9 @@ template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct 
     static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
     const Scan& task;
     const u32 lane, width, most;  // columns; planes of a share
-    const PlaneLayout in, out;
+    const SmallLineLayout in, out;
     u8 *const stages, *const results;  // of this warp
-    GR_HD SmallPlaneScan(const Scan& scan)
+    GR_HD SmallLineScan(const Scan& scan)
         : task(scan), lane(threadIdx.x % 32), width((u32)scan.step_a / (u32)sizeof(In)), most((u32)scan.parts),
           in((u32)(scan.length * scan.step_a), scan.unit_a), out((u32)(scan.length * scan.step_out), scan.unit_out),
           stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * most * in.pitch) {}

@@ -408,7 +408,7 @@ FAMILIES = {
     "short lines apart": Family(
         "scan_lines<*, 1, false, false>", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]
     ),
-    "small planes": Family("scan_shares<SmallPlaneScan<*", (MANY // 35, 7, 5), 1),
+    "small planes": Family("scan_shares<SmallLineScan<*", (MANY // 35, 7, 5), 1),
     "lines by sub-warps": Family(
         "scan_shares<SubwarpLineScan<*", (MANY // 4096 + (1 << 10), 4096), 1, lambda x: x[:, 1:-1]
     ),

@@ -35,7 +35,7 @@ GROUPS = ((2, 2), (2, 1), (1, 2), (1, 1))
 ORDER = {
     "LaneLineScan": (200, 1 << 60),
     "scan_thread_columns": (200, 32),
-    "SmallPlaneScan": (2000, 1 << 60),
+    "SmallLineScan": (2000, 1 << 60),
     "AnyAllScan": (0, 1 << 60),
     "SubwarpLineScan": (360, 1 << 60),
     "RowScan": (0, 1 << 60),

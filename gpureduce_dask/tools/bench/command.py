@@ -229,10 +229,10 @@ def run(args: argparse.Namespace) -> int:
 def _kernels(args: argparse.Namespace) -> int:
     need_gpu("bench kernels")
     if args.cupynumeric:
-        from . import beside_cupynumeric
+        from . import cupynumeric_peer
 
         path = _path(args, "beside_cupynumeric.json")
-        beside_cupynumeric.run(args.cupynumeric, args.gib, args.only, path)
+        cupynumeric_peer.run(args.cupynumeric, args.gib, args.only, path)
         return _report_cupynumeric(path)
     from . import kernels, one_read, scans
 
@@ -242,11 +242,11 @@ def _kernels(args: argparse.Namespace) -> int:
 
 
 def _report_cupynumeric(path: Path) -> int:
-    from . import beside_cupynumeric
+    from . import cupynumeric_peer
 
-    ours, theirs = (json.loads(each.read_text()) for each in (path, beside_cupynumeric.beside(path)))
-    print(beside_cupynumeric.summary(ours, theirs))
-    return 0 if beside_cupynumeric.is_clean(ours) else 1
+    ours, theirs = (json.loads(each.read_text()) for each in (path, cupynumeric_peer.peer_path(path)))
+    print(cupynumeric_peer.summary(ours, theirs))
+    return 0 if cupynumeric_peer.is_clean(ours) else 1
 
 
 def _path(args: argparse.Namespace, name: str) -> Path:
@@ -321,17 +321,17 @@ def _report_trees(args: argparse.Namespace, result: dict[str, Any]) -> int:
 
 
 def _host(args: argparse.Namespace) -> int:
-    from . import beside_numbagg, host
+    from . import host, numbagg_peer
 
-    run = beside_numbagg.run if args.numbagg else host.run
+    run = numbagg_peer.run if args.numbagg else host.run
     path = _path(args, "numbagg.json" if args.numbagg else "host.json")
     return _report_host(args, run(args.mib or 64, 6, args.repeats, path))
 
 
 def _report_host(args: argparse.Namespace, result: dict[str, Any]) -> int:
-    from . import beside_numbagg, host
+    from . import host, numbagg_peer
 
-    report: Any = beside_numbagg if "numbagg" in result else host
+    report: Any = numbagg_peer if "numbagg" in result else host
     if args.page:
         args.page.write_text(report.into_page(args.page.read_text(), result))
     return 0 if report.is_clean(result) else 1

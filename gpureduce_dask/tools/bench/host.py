@@ -137,8 +137,8 @@ def describe(row: Row) -> str:
     what = f"{row['op']} {row['dtype']} {'all' if row['axis'] is None else 'axis=' + str(row['axis'])}"
     flag = "" if row["agrees"] else "  WRONG"
     ours, stock = row["ours_s"], row["stock_s"]
-    beside = f"  NumPy {row['numpy_s'] * 1e3:7.1f} ms" if "numpy_s" in row else ""
-    return f"{what:24s} ours {ours * 1e3:7.1f} ms  stock {stock * 1e3:7.1f} ms{beside}  {stock / ours:5.2f} times{flag}"
+    numpy = f"  NumPy {row['numpy_s'] * 1e3:7.1f} ms" if "numpy_s" in row else ""
+    return f"{what:24s} ours {ours * 1e3:7.1f} ms  stock {stock * 1e3:7.1f} ms{numpy}  {stock / ours:5.2f} times{flag}"
 
 
 def is_clean(result: Result) -> bool:

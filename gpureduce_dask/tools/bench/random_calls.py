@@ -24,7 +24,7 @@ import gpureduce_dask as gr
 
 from .host import processor
 from .progress import progress
-from .side_by_side import are_close, is_slower
+from .tolerances import are_close, is_slower
 
 Case = dict[str, Any]
 Result = dict[str, Any]

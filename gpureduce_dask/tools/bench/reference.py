@@ -91,7 +91,7 @@ ORDERED = ("argmin", "argmax", "first", "last")
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Expected:
     """Expected results, and how far from them ours may be before they are rounded to their dtype: NaN where nothing but
     rounding is left of a result."""
 
@@ -99,7 +99,7 @@ class Wanted:
     slack: Any
 
 
-def reduced(op: str, x: Any, axes: tuple[int, ...], result: Any) -> Wanted:
+def reduced(op: str, x: Any, axes: tuple[int, ...], result: Any) -> Expected:
     """The reduction of ``x`` to results of a dtype, of the kept axes' shape in C order."""
     kept = tuple(a for a in range(x.ndim) if a not in axes)
     length = math.prod(x.shape[a] for a in axes)
@@ -120,7 +120,7 @@ def reduced(op: str, x: Any, axes: tuple[int, ...], result: Any) -> Wanted:
     return _finish(op, states, length, length, top, result, math.prod(x.shape[a] for a in axes if not x.strides[a]))
 
 
-def scanned(op: str, x: Any, axis: int, result: Any) -> Wanted:
+def scanned(op: str, x: Any, axis: int, result: Any) -> Expected:
     """The running results of ``x`` along an axis, of its shape."""
     import cupy
 
@@ -134,25 +134,25 @@ def scanned(op: str, x: Any, axis: int, result: Any) -> Wanted:
         back = [a + 1 for a in range(axis)] + [0] + list(range(axis + 1, x.ndim))
         states, top = _lift(op, cupy.ascontiguousarray(first), cupy.arange(length).reshape(_along(x.ndim, 0)))
         states = tuple(s.transpose(back) for s in doubled(states, join, 0))
-        wanted = _finish(op, states, counts, length, top, result)
-        values.append(wanted.values)
-        slacks.append(cupy.broadcast_to(cupy.asarray(wanted.slack), wanted.values.shape))
-    return Wanted(_concatenate(values, split), _concatenate(slacks, split))
+        expected = _finish(op, states, counts, length, top, result)
+        values.append(expected.values)
+        slacks.append(cupy.broadcast_to(cupy.asarray(expected.slack), expected.values.shape))
+    return Expected(_concatenate(values, split), _concatenate(slacks, split))
 
 
-def is_near(ours: Any, wanted: Wanted) -> bool:
+def is_near(ours: Any, expected: Expected) -> bool:
     """True for integers, bool and positions that are equal, and for floats within the reference's own error and the
     rounding to their dtype; NaN and what leaves the dtype's range where the other has it."""
     import cupy as cp
 
-    if ours.shape != wanted.values.shape:
+    if ours.shape != expected.values.shape:
         return False
-    slack = cp.broadcast_to(cp.asarray(wanted.slack), ours.shape)
+    slack = cp.broadcast_to(cp.asarray(expected.slack), ours.shape)
     if ours.ndim == 0:
-        return _all_near(ours, wanted.values, slack)
+        return _all_near(ours, expected.values, slack)
     split = _longest(ours)
     for (_, mine), (_, there), (_, off) in zip(
-        *(_pieces(each, split) for each in (ours, wanted.values, slack)), strict=True
+        *(_pieces(each, split) for each in (ours, expected.values, slack)), strict=True
     ):
         if not _all_near(mine, there, off):
             return False
@@ -356,7 +356,7 @@ def _numbers(base: str, x: Any) -> Any:
     return wide(x)
 
 
-def _finish(op: str, states: States, counts: Any, length: int, top: float, result: Any, repeats: int = 1) -> Wanted:
+def _finish(op: str, states: States, counts: Any, length: int, top: float, result: Any, repeats: int = 1) -> Expected:
     """Results of states, and how far off sums may be: by rounding at random, of as many terms as a line has, of which
     the largest is ``top``. Variances and moments of 16 bits are made in float32."""
     import cupy as cp
@@ -365,49 +365,49 @@ def _finish(op: str, states: States, counts: Any, length: int, top: float, resul
     error = (64 + math.sqrt(length)) * UNIT
     first = states[0]
     if base in ("any", "all", "count_nonzero", "min", "max"):
-        return Wanted(first, 0.0)
+        return Expected(first, 0.0)
     if base == "ptp":
         kind = wide if first.dtype.kind == "f" else lambda a: a.astype(result)
-        return Wanted(kind(states[1]) - kind(first), 0.0)
+        return Expected(kind(states[1]) - kind(first), 0.0)
     if base in ("argmin", "argmax"):
-        return Wanted(states[1], 0.0)
+        return Expected(states[1], 0.0)
     if base in ("first", "last"):
         seen = (states[1] >= 0) & (states[1] < LATE)
-        return Wanted(first if first.dtype.kind in "biu" else cp.where(seen, first, first.dtype.type(np.nan)), 0.0)
+        return Expected(first if first.dtype.kind in "biu" else cp.where(seen, first, first.dtype.type(np.nan)), 0.0)
     if base == "prod":
         found = first if len(states) == 1 else cp.ldexp(*states)
         # Every rounding of a product stays in it, whatever the order: two orders of 2^18 float64 differ by 0.6 of the
         # root of their number on average, which is no error of either. Those of repeated lines are the same.
         off = (64 + 4 * math.sqrt(length * repeats)) * UNIT
-        return Wanted(found, 0.0 if found.dtype.kind in "iu" else off * cp.abs(found))
+        return Expected(found, 0.0 if found.dtype.kind in "iu" else off * cp.abs(found))
     if base in ("sum", "sumsq", "norm1", "norminf"):
-        return Wanted(first, error * length * top ** (2 if base == "sumsq" else 1))
+        return Expected(first, error * length * top ** (2 if base == "sumsq" else 1))
     if base == "norm2":
         return _root(first, error * length * top**2)
     if op != base:
         counts = states[-1]
     if base == "mean":
-        return Wanted(first / counts, error * top)
+        return Expected(first / counts, error * top)
     if result.itemsize == 2:
         error = error + 2.0**-20
     return _moment(base, first / counts, [s / counts for s in states[1:]], error, top)
 
 
-def _root(square: Any, slack: float) -> Wanted:
+def _root(square: Any, slack: float) -> Expected:
     """The root of a sum that may be off by so much."""
     import cupy as cp
 
     root = cp.sqrt(square)
-    return Wanted(root, slack / cp.maximum(root, math.sqrt(slack) or 1.0))
+    return Expected(root, slack / cp.maximum(root, math.sqrt(slack) or 1.0))
 
 
-def _moment(base: str, mean: Any, powers: list[Any], error: float, top: float) -> Wanted:
+def _moment(base: str, mean: Any, powers: list[Any], error: float, top: float) -> Expected:
     """Central moments of mean powers about 0."""
     import cupy as cp
 
     square = cp.maximum(powers[0] - cp.abs(mean) ** 2, 0)
     if base in ("var", "moment"):
-        return Wanted(square, 4 * error * top**2)
+        return Expected(square, 4 * error * top**2)
     if base == "std":
         return _root(square, 4 * error * top**2)
     order = 3 if base == "skew" else 4
@@ -416,4 +416,4 @@ def _moment(base: str, mean: Any, powers: list[Any], error: float, top: float) -
         central = powers[2] - 4 * mean * powers[1] + 6 * mean**2 * powers[0] - 3 * mean**4
     known = cp.where(square > 64 * error * top**2, square, np.nan)
     found = central / known ** (order / 2) - (3 if order == 4 else 0)
-    return Wanted(found, 64 * error * (top / cp.sqrt(known)) ** order)
+    return Expected(found, 64 * error * (top / cp.sqrt(known)) ** order)

@@ -17,7 +17,7 @@ import numpy as np
 import gpureduce_dask as gr
 
 from ...chunk import is_device
-from .side_by_side import are_close
+from .tolerances import are_close
 
 Rng = np.random.Generator
 Array = Any  # of NumPy

@@ -174,7 +174,7 @@ def _later(bench: Bench, cache: list[Any], op: str, row: Row) -> None:
     row["tasks"] = gr.plan(x, op).tasks
     row["later"], value = median_seconds(ours, bench.repeats)
     if bench.with_stock and (op == "sum" or x.npartitions == bench.reference):
-        _beside(row, partial(bench.compute, getattr(da, op), x), value, bench.repeats)
+        _time_stock(row, partial(bench.compute, getattr(da, op), x), value, bench.repeats)
 
 
 def _first(bench: Bench, row: Row) -> None:
@@ -204,10 +204,10 @@ def _chain(bench: Bench, chain: Any, chunk_bytes: float, row: Row) -> None:
         ours()
     row["later"], value = median_seconds(ours, bench.repeats, 3 * ENOUGH)
     if bench.with_stock:
-        _beside(row, partial(bench.compute, da.sum, chain), value, bench.repeats)
+        _time_stock(row, partial(bench.compute, da.sum, chain), value, bench.repeats)
 
 
-def _beside(row: Row, stock: Callable[[], Any], ours: Any, repeats: int) -> None:
+def _time_stock(row: Row, stock: Callable[[], Any], ours: Any, repeats: int) -> None:
     """Stock dask's time, and whether the results agree: extremes exactly, the others as float32 sums can."""
     stock()  # kernels compile, as they have for ours
     row["stock"], value = median_seconds(stock, repeats, ENOUGH)

@@ -9,7 +9,7 @@ import dask.array as da
 import numpy as np
 import xarray as xr
 
-from ..side_by_side import are_close
+from ..tolerances import are_close
 
 ROUGH = {"f": 2e-5, "c": 2e-5}  # of the largest value: what sums of float32 in float32 may be off by
 

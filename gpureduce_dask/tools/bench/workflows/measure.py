@@ -24,7 +24,7 @@ from distributed import wait
 import gpureduce_dask as gr
 
 from .. import tasks
-from ..side_by_side import RATIO, is_slower
+from ..tolerances import RATIO, is_slower
 from . import compare
 from .data import Log
 from .operations import Fields, Operation

@@ -64,7 +64,7 @@ class Fields:
         m, h, nc, year = map(move, (self.m, self.h, self.nc, self.year))
         return Fields(self.ds.map(move, keep_attrs=True), m, h, nc, year, ways, self.folder, True)
 
-    def beside(self, x: Any) -> Any:
+    def to_device(self, x: Any) -> Any:
         """Labelled numbers that meet the fields: in CuPy where these are, as ``as_cupy`` of cupy-xarray has it."""
         if not self.is_on_gpu:
             return x
@@ -161,7 +161,7 @@ def _z_score(d: Fields) -> Any:
 
 
 def _area(d: Fields) -> Any:
-    return d.beside(np.cos(np.deg2rad(d.ds.lat)))
+    return d.to_device(np.cos(np.deg2rad(d.ds.lat)))
 
 
 def _edges(d: Fields) -> Any:
@@ -174,7 +174,7 @@ def _polyfit(d: Fields) -> Any:
 
 def _trend(d: Fields) -> Any:
     """A slope a cell, by hand."""
-    years = d.beside(xr.DataArray(np.arange(d.t.sizes["time"]) / 365.25, dims="time"))
+    years = d.to_device(xr.DataArray(np.arange(d.t.sizes["time"]) / 365.25, dims="time"))
     centred = years - years.mean()
     return (d.t * centred).sum("time") / (centred**2).sum()
 
@@ -273,7 +273,9 @@ CALLS: dict[str, Operation] = {
     "groups, any": lambda d: (d.t > 295).groupby("time.month").any(),
     "groups, cumsum": lambda d: d.w.groupby("time.year").cumsum(),
     "groups, quantile": lambda d: d.m.groupby("time.season").quantile(0.9),
-    "season means, weighted": lambda d: (d.t * d.beside(d.t.time.dt.days_in_month)).groupby("time.season").sum("time"),
+    "season means, weighted": lambda d: (
+        (d.t * d.to_device(d.t.time.dt.days_in_month)).groupby("time.season").sum("time")
+    ),
     "complex groups": lambda d: (d.t.fillna(0) + 1j * d.w).groupby("time.month").mean(),
     # calendars
     "resample up": lambda d: d.t.isel(time=slice(0, 50)).resample(time="12h").ffill(),
@@ -356,7 +358,7 @@ CALLS: dict[str, Operation] = {
     "where of another": lambda d: d.t.where(d.w > 5).mean("time"),
     "clip": lambda d: d.t.clip(250, 310).std("time"),
     "of a place": lambda d: d.t.sel(lat=0, method="nearest").mean("time"),
-    "of a region": lambda d: d.t.where(d.beside(d.t.region == 2)).mean(SPACE),
+    "of a region": lambda d: d.t.where(d.to_device(d.t.region == 2)).mean(SPACE),
     "of a slice": lambda d: d.t.sel(time=slice("2001-02-01", "2001-11-30")).mean("time"),
     "every second": lambda d: d.t.isel(time=slice(None, None, 2), lon=slice(1, None)).mean("time"),
     "transposed": lambda d: d.t.transpose("lon", "lat", "time").std("time"),

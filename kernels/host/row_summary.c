@@ -29,10 +29,10 @@ void argmax_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, 
     }
 
 // Of each row of n neighbours, at least one: what `what` asks for. `rows` are `stride` bytes apart.
-#define SEVERAL(NAME, T)                                                                                               \
-    void several_##NAME(const char *rows, int64_t outer, int64_t stride, int64_t n, const int64_t *what,               \
-                        const double *pivot, double *sum, double *first, double *second, T *low, int64_t *low_at,      \
-                        T *high, int64_t *high_at) {                                                                   \
+#define ROW_SUMMARY(NAME, T)                                                                                           \
+    void row_summary_##NAME(const char *rows, int64_t outer, int64_t stride, int64_t n, const int64_t *what,           \
+                            const double *pivot, double *sum, double *first, double *second, T *low, int64_t *low_at,  \
+                            T *high, int64_t *high_at) {                                                               \
         for (int64_t row = 0; row < outer; row++) {                                                                    \
             sum[row] = first[row] = second[row] = 0;                                                                   \
             for (int64_t start = 0; start < n; start += STRETCH) {                                                     \
@@ -66,5 +66,5 @@ void argmax_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, 
         }                                                                                                              \
     }
 
-SEVERAL(float32, float)
-SEVERAL(float64, double)
+ROW_SUMMARY(float32, float)
+ROW_SUMMARY(float64, double)

@@ -222,11 +222,11 @@ def _rows(path: Path) -> Result:
 
 def run(python: str, gib: float, only: str, path: Path) -> None:
     """Time theirs, then ours, when the GPU is free again."""
-    run_peer(python, gib, only, beside(path))
+    run_peer(python, gib, only, peer_path(path))
     run_ours(gib, only, path)
 
 
-def beside(path: Path) -> Path:
+def peer_path(path: Path) -> Path:
     """The file of cuPyNumeric's times."""
     return path.with_name("cupynumeric.json")
 
