@@ -140,3 +140,9 @@ def left(dask_scheduler):
 def needs(array):
     """What the task of a result depends on."""
     return set(array.dask.layers[array.name][(array.name,)].dependencies)
+
+
+def test_keys_of_combining_tasks_say_how_many_partials_they_take():
+    x = da.ones((60, 60), chunks=(2, 60))
+    combined = [key for key in gr.sum(x, split_every=2).__dask_graph__() if str(key[0]).startswith("gr-sum-combine")]
+    assert combined and all(key[-1] in ("1 partial", "2 partials") for key in combined)

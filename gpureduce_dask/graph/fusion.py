@@ -74,7 +74,7 @@ def _wait_for(result: Any, awaited: Any) -> Any:
 
 class TaskWriter:
     """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, are
-    numbered, and say how many chunks a task reduces.
+    numbered, and say how many chunks or partials a task takes.
 
     Steps of reductions are "chunk", one to its partial, "group", several chunks to one, "combine", partials to one,
     and "blocks", those of several slices to their results.
@@ -87,7 +87,7 @@ class TaskWriter:
         self.prefix, self.token, self.name = prefix, token, f"{prefix}-{token}"
         self.tasks: dict[Any, GraphNode] = {}
         self._names: dict[str, str] = {}  # one text each: it travels once
-        self._counts: dict[int, str] = {}
+        self._counts: dict[tuple[int, str], str] = {}
 
     def step_name(self, step: str) -> str:
         """What the keys of a step's tasks begin with."""
@@ -96,12 +96,18 @@ class TaskWriter:
         return self._names[step]
 
     def add(
-        self, step: str, run: Callable[..., Any], *arguments: Any, kind: type[Task] = Task, chunks: int | None = None
+        self,
+        step: str,
+        run: Callable[..., Any],
+        *arguments: Any,
+        kind: type[Task] = Task,
+        count: int | None = None,
+        of: str = "chunk",
     ) -> TaskRef:
-        """A task of this step, which reduces so many chunks."""
+        """A task of this step, which takes so many chunks, or whatever else."""
         key: Any = (self.step_name(step), len(self.tasks))
-        if chunks is not None:
-            key += (self._counts.setdefault(chunks, f"{chunks} chunk{'s' * (chunks != 1)}"),)
+        if count is not None:
+            key += (self._counts.setdefault((count, of), f"{count} {of}{'s' * (count != 1)}"),)
         self.tasks[key] = kind(key, run, *arguments)
         return TaskRef(key)
 

@@ -168,7 +168,7 @@ class Tree:
         return self._later_stages(level, source)
 
     def _add(self, group: GroupTask) -> TaskRef:
-        return self.writer.add("group", group.run, *group.lists, kind=group.kind, chunks=group.chunks)
+        return self.writer.add("group", group.run, *group.lists, kind=group.kind, count=group.chunks)
 
     def _bundles(self, source: Source, slices: list[tuple[Coords, list[GroupTask]]]) -> dict[GroupTask, Any]:
         """What takes each group's partial out of a task that makes those of many slices; nothing where there is none
@@ -246,8 +246,12 @@ class Tree:
         run = partial(reduce_tasks.combine, bound=self.bound)
         while len(refs) > size:
             groups = [[refs[i] for i in g.members] for g in planner.even_stretches(len(refs), size)]
-            refs = [each[0] if len(each) == 1 else self.writer.add("combine", run, List(*each)) for each in groups]
+            refs = [each[0] if len(each) == 1 else self._combine(run, each) for each in groups]
         return list(refs)
+
+    def _combine(self, run: Callable[..., Any], refs: Sequence[Any], *awaited: Any, kind: type[Task] = Task) -> TaskRef:
+        """The task that brings partials together."""
+        return self.writer.add("combine", run, List(*refs), *awaited, kind=kind, count=len(refs), of="partial")
 
     def _send_together(self, blocks: int, threads: Mapping[str, int], needs: int) -> None:
         """Give the tasks that finish blocks as many dependencies as it takes to be sent together, once there are few
@@ -266,7 +270,7 @@ class Tree:
         if in_runs:
             run = partial(reduce_tasks.in_order, close=run)
         if not is_last:
-            return self.writer.add("combine", run, List(*refs), *self.awaited, kind=kind)
+            return self._combine(run, refs, *self.awaited, kind=kind)
         key = self._block_key(outer)
         self.writer.tasks[key] = kind(key, run, List(*refs), *self.awaited)
         return TaskRef(key)

@@ -125,7 +125,8 @@ class ScanGraph:
         for section in planner.even_stretches(len(line), self.section):
             members = [line[i] for i in section.members]
             columns = columns_of(zip(*map(self._blocks, members), strict=True))
-            done = writer.add("line", scan_line, columns, list(map(self._offset, members)), before, self.scan)
+            offsets = list(map(self._offset, members))
+            done = writer.add("line", scan_line, columns, offsets, before, self.scan, count=len(members))
             for at, coords in enumerate(members):
                 key = self._key(writer.name, coords)
                 writer.tasks[key] = Task(key, operator.getitem, done, at)
@@ -165,7 +166,7 @@ class ScanGraph:
         return (
             Task(None, totals, *arguments)
             if is_one
-            else writer.add("total", totals, *arguments, kind=TotalsTask, chunks=len(members))
+            else writer.add("total", totals, *arguments, kind=TotalsTask, count=len(members))
         )
 
     def _key(self, name: str, coords: Coords) -> Any:
