@@ -79,3 +79,14 @@ def test_a_report_of_no_file_says_which(option, file, tmp_path, capsys, monkeypa
     assert f"no file {file}; expected results of a benchmark" in capsys.readouterr().err
     (tmp_path / file).write_text(json.dumps({"what": "reductions", "runs": []}))
     assert cli.main(["bench", "report", *option]) == 0
+
+
+def test_a_report_of_something_else_says_what_it_takes(tmp_path, capsys):
+    for name, held, said in (
+        ("copied.json", {"rows": {}}, "copied.json alone; expected our times in one file"),
+        ("cupynumeric.json", {"rows": {}}, "cupynumeric.json alone; expected our times in one file"),
+        ("ladder.json", {"rows": [], "gpu": "any"}, "ladder.json, which holds none; expected results of a benchmark"),
+    ):
+        (tmp_path / name).write_text(json.dumps(held))
+        assert cli.main(["bench", "report", "--json", str(tmp_path / name)]) == 1
+        assert said in capsys.readouterr().err

@@ -244,7 +244,11 @@ def _kernels(args: argparse.Namespace) -> int:
 def _report_cupynumeric(path: Path) -> int:
     from . import cupynumeric_peer
 
-    ours, theirs = (json.loads(each.read_text()) for each in (path, cupynumeric_peer.peer_path(path)))
+    peer = cupynumeric_peer.peer_path(path)
+    if peer == path or not peer.exists():
+        expected = f"our times in one file and cuPyNumeric's beside it, in {peer.name}"
+        raise ArgumentError(message("bench report", f"{path} alone", expected, "Name the file of ours with --json."))
+    ours, theirs = (json.loads(each.read_text()) for each in (path, peer))
     print(cupynumeric_peer.summary(ours, theirs))
     return 0 if cupynumeric_peer.is_clean(ours) else 1
 
@@ -272,7 +276,12 @@ def _report(args: argparse.Namespace) -> int:
         return _report_workflows(args, result)
     if isinstance(result.get("rows"), dict):
         return _report_cupynumeric(path)
-    return _report_trees(args, result) if "runs" in result else _report_kernels(args, result)
+    if "runs" in result:
+        return _report_trees(args, result)
+    if "gib" not in result:
+        received, remedy = f"{path}, which holds none", "Results of the command ladder are what it prints."
+        raise ArgumentError(message("bench report", received, "results of a benchmark", remedy))
+    return _report_kernels(args, result)
 
 
 def _report_kernels(args: argparse.Namespace, result: dict[str, Any]) -> int:
