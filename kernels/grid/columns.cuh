@@ -1,5 +1,4 @@
-// Columns, a reduction across memory: the kept axis is the contiguous one. A thread owns V neighbouring columns and walks down
-// them.
+// Columns, reduced across memory: the kept axis is the contiguous one. A thread owns V neighbouring columns and walks down.
 #pragma once
 #include "../monoid/columns.cuh"
 #include "finish.cuh"
@@ -194,8 +193,7 @@ template <class Op, int V, bool Even> struct Resident {
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
-// one chunk; its last line may end after `tail` elements. Uses
-// Threads * V states of shared memory.
+// one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
@@ -217,8 +215,7 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce
     }
     const u64 count = column.inside && first < end ? (end - first + stride - 1) / stride : 0;
     if (Op::from_last) first = end - 1, stride = 0 - stride;
-    absorb_columns<Op, V, Items, Even>(columns, task, row, share.base, column.slot, first, count, stride,
-                                                  column_offset);
+    absorb_columns<Op, V, Items, Even>(columns, task, row, share.base, column.slot, first, count, stride, column_offset);
     const u64 from = share.before + share.begin + column.down;
 #pragma unroll
     for (int j = 0; j < V; j++) {
