@@ -89,12 +89,16 @@ BY_TWO = [f"{found[1]}, 7, 7, {found[2]}, 2>>" for found in map(ONE_LINE.fullmat
 KERNELS = sorted({*KERNELS, *BY_TWO})  # and by two blocks an SM
 
 
+# An SM 8.0 has registers for all but these, which keep 268 bytes outside of them.
+SPILL_ON_80 = "ContiguousColumnScan<Counted<Arg<f32, false, true>>"
+
+
 def drawn(arch: str) -> list[str]:
     """A quarter of the kernels of each name for sm_90, drawn anew for each text; for the others one of each."""
     by_name: dict[str, list[str]] = {}
     draw = random.Random(sources.source(TOP))
     for kernel in draw.sample(KERNELS, len(KERNELS)):
-        if arch != MAIN and EIGHTS.search(kernel):
+        if (arch != MAIN and EIGHTS.search(kernel)) or (arch == "sm_80" and SPILL_ON_80 in kernel):
             continue
         by_name.setdefault(scan_task.Step(kernel, 1, 1).scan, []).append(kernel)
     if arch == MAIN:
