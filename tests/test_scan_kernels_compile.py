@@ -89,8 +89,8 @@ BY_TWO = [f"{found[1]}, 7, 7, {found[2]}, 2>>" for found in map(ONE_LINE.fullmat
 KERNELS = sorted({*KERNELS, *BY_TWO})  # and by two blocks an SM
 
 
-# An SM 8.0 has registers for all but these, which keep 268 bytes outside of them.
-SPILL_ON_80 = "ContiguousColumnScan<Counted<Arg<f32, false, true>>"
+# The one that needs more registers than sm_80 has, and how many bytes it may keep outside of them there.
+SPILL_ON_80 = "ContiguousColumnScan<Counted<Arg<f32, false, true>>", 268
 
 
 def drawn(arch: str) -> list[str]:
@@ -98,12 +98,18 @@ def drawn(arch: str) -> list[str]:
     by_name: dict[str, list[str]] = {}
     draw = random.Random(sources.source(TOP))
     for kernel in draw.sample(KERNELS, len(KERNELS)):
-        if (arch != MAIN and EIGHTS.search(kernel)) or (arch == "sm_80" and SPILL_ON_80 in kernel):
+        if arch != MAIN and EIGHTS.search(kernel):
             continue
         by_name.setdefault(scan_task.Step(kernel, 1, 1).scan, []).append(kernel)
     if arch == MAIN:
         return sorted(kernel for some in by_name.values() for kernel in some[: -(-len(some) // 4)])
     return [some[-1 - ARCHITECTURES.index(arch) % len(some)] for some in by_name.values()]
+
+
+def allowed(kernel: str, arch: str) -> int:
+    """Bytes that a kernel may keep outside of registers."""
+    name, spilled = SPILL_ON_80
+    return spilled if arch == "sm_80" and name in kernel else 0
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
@@ -112,7 +118,13 @@ def test_kernels_compile_without_spills(arch):
     assert {compiler._top(kernel) for kernel in share} == {TOP}
     with ThreadPoolExecutor(2) as pool:
         for facts in pool.map(lambda some: facts_of(some, arch, "", TOP), batched(share, TOGETHER)):
-            assert not {kernel: fact for kernel, fact in facts.items() if fact.spilled}
+            assert not {kernel: fact for kernel, fact in facts.items() if fact.spilled > allowed(kernel, arch)}
+
+
+def test_the_kernel_that_spills_is_known():
+    [kernel] = [kernel for kernel in KERNELS if SPILL_ON_80[0] in kernel]
+    spilled = {arch: facts_of([kernel], arch, "", TOP)[kernel].spilled for arch in ARCHITECTURES}
+    assert spilled == {arch: allowed(kernel, arch) for arch in ARCHITECTURES}
 
 
 def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():

@@ -62,8 +62,8 @@ class ColumnPlanner(Planner):
             yield "flat columns", 0, self._flat_columns
         if self.depth == DEEPEST or not self.together or not self._folds_states():
             return
-        if self._may_lie_end_to_end():
-            yield "columns end to end", self.least_folded, self._columns_end_to_end
+        if together := self._lines_together():
+            yield "columns end to end", self.least_folded, functools.partial(self._columns_end_to_end, together)
         if len(runs) < 2:
             return
         if len(op.itemsizes) == 1 and runs[-1].a == line.size * op.itemsizes[0]:
@@ -125,24 +125,21 @@ class ColumnPlanner(Planner):
             vector //= 2
         return vector
 
-    def _may_lie_end_to_end(self) -> bool:
-        """Whether lines follow one another with little between them, are no whole number of vectors apart, and the
-        states of several are few beside what is read."""
-        line, runs, size = self.line, self.runs, self.op.itemsizes[0]
-        is_simple = len(runs) == 1 and len(self.op.itemsizes) == 1 and not self.crowded
-        if not is_simple or self._widest() <= self.vector:
-            return False
-        if not line.size * size <= runs[0].a < tuning.MOST_APART * line.size * size or runs[0].a % size:
-            return False
-        return self._lines_together() > 0 and (self.chunks == 1 or self._may_go_by_chunk())
-
     def _lines_together(self) -> int:
-        """Lines behind which the next one begins as far from a vector as the first does, and as many of these as leave
-        few threads of a tile idle; 0 where their states would not be few beside what is read."""
-        vector, run = self._widest(), self.runs[-1]
-        apart = run.a // self.op.itemsizes[0]
+        """Lines that are taken as one longer one, behind which the next begins as far from a vector as the first does,
+        and as many of these as leave few threads of a tile idle. 0 where lines are a whole number of vectors apart or
+        much lies between them, or where the states of several would not be few beside what is read."""
+        op, line, runs, vector = self.op, self.line, self.runs, self._widest()
+        if len(runs) != 1 or len(op.itemsizes) > 1 or self.crowded or vector <= self.vector:
+            return 0
+        (run,), size = runs, op.itemsizes[0]
+        if not line.size * size <= run.a < tuning.MOST_APART * line.size * size or run.a % size:
+            return 0
+        if self.chunks > 1 and not self._may_go_by_chunk():
+            return 0
+        apart = run.a // size
         least = vector // math.gcd(vector, apart)
-        few = self.read / tuning.STATES_A_READ / (self.cells * self.op.state_bytes)
+        few = self.read / tuning.STATES_A_READ / (self.cells * op.state_bytes)
         most = int(min(few, run.size / 2)) // least
 
         def threads_a_slot(times: int) -> float:
@@ -151,10 +148,10 @@ class ColumnPlanner(Planner):
 
         return least * min(range(1, min(most, tuning.COLUMN_WIDTH // 2) + 1), key=threads_a_slot, default=0)
 
-    def _columns_end_to_end(self) -> Steps:
-        """Several lines, with what lies between them, as one longer line of the same alignment as all others; the
+    def _columns_end_to_end(self, count: int) -> Steps:
+        """So many lines, with what lies between them, as one longer line of the same alignment as all others; the
         states of its columns are folded behind, but for those between lines."""
-        (run,), count = self.runs, self._lines_together()
+        (run,) = self.runs
         apart = run.a // self.op.itemsizes[0]
         long = Dim(run.size // count, run.a * count, 0, run.c * count)
         left = run.size % count
