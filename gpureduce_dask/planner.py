@@ -10,10 +10,9 @@ from itertools import pairwise
 # Groups for each thread where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
 GROUPS_PER_THREAD = 4
-# Where groups would be of more chunks than these, and partials are small: up to so many groups. Small chunks may take
-# long to make, and bars of progress move as groups end.
-STEP_CHUNKS = 32
-STEPS_PER_THREAD = 16
+# Where groups would be of more chunks than the first number, and partials are small: up to so many groups for each thread
+# as the second. Small chunks may take long to make, and bars of progress move as groups end.
+STEPS = ((8, 8), (32, 16))
 # Chunks of a group for dask's own processes, at most: what its task takes of other tasks the parent holds too, and
 # pickles. A power of two: a rechunk often cuts a chunk into that many pieces, which then belong to one group.
 CHUNKS_BY_PROCESSES = 4
@@ -54,8 +53,9 @@ def to_make(chunks: int, slices: int, threads: int, chunk_bytes: float, partial_
     """How many of a slice's chunks one task makes and reduces, one after another, to a partial of so many bytes."""
     most = _most_made(chunks * slices * chunk_bytes, partial_bytes)
     size = _share(chunks, GROUPS_PER_THREAD * threads, slices)
-    if most == STEP_BYTES and size > STEP_CHUNKS:
-        size = max(STEP_CHUNKS, _share(chunks, STEPS_PER_THREAD * threads, slices))
+    if most == STEP_BYTES:
+        for least, groups in STEPS:
+            size = min(size, max(least, _share(chunks, groups * threads, slices)))
     return max(1, min(size, _as_many(most, chunk_bytes)))
 
 
@@ -78,7 +78,7 @@ def slices_per_task(
 
 def _most_made(nbytes: float, partial_bytes: float) -> int:
     """Bytes of chunks that one task makes, at most, of so many in all, to partials of so many bytes."""
-    return STEP_BYTES if nbytes / STEP_BYTES * partial_bytes <= STEP_PARTIALS_BYTES else MAX_MADE_BYTES
+    return STEP_BYTES if _known(nbytes) / STEP_BYTES * partial_bytes <= STEP_PARTIALS_BYTES else MAX_MADE_BYTES
 
 
 def by_processes(size: int) -> int:

@@ -114,7 +114,10 @@ def test_bars_of_progress_move_where_partials_are_small():
     assert planner.to_make(128, 1, 2, chunk, 8.0) == 4  # 32 tasks, where four for each thread were of 16 chunks
     assert planner.to_make(128, 1, 2, chunk, planner.STEP_PARTIALS_BYTES) == 16  # partials that had to wait together
     assert planner.to_make(128, 1, 2, chunk) == 16
-    assert planner.to_make(128, 1, 2, math.nan, 8.0) == 16
+    assert planner.to_make(128, 1, 2, math.nan, 8.0) == 8  # of unknown size: eight tasks a thread
+    assert planner.to_make(128, 1, 2, 100, 8.0) == 8
+    assert planner.to_make(60, 1, 2, 100, 8.0) == 8  # four a thread are of eight chunks: no more tasks
+    assert planner.to_make(256, 1, 2, 100, 8.0) == 16
     assert planner.to_make(1024, 1, 2, MIB, 8.0) == 32  # small chunks may take long
     assert planner.to_make(10**5, 1, 32, 8192, 8.0) == 196  # 16 tasks a thread
     assert planner.to_make(1024, 1, 2, MIB) == 128

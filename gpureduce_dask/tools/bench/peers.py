@@ -22,6 +22,13 @@ def versions(distributions: Mapping[str, str] = DISTRIBUTIONS) -> dict[str, str]
     return found
 
 
+def cupy_version() -> str:
+    """Of the process that calls this."""
+    import cupy
+
+    return str(cupy.__version__)
+
+
 def version_list(result: Mapping[str, Any]) -> str:
     """The versions of dask, of CuPy and of the peers, of results that have them."""
     own = {"dask": result.get("dask"), "CuPy": result.get("cupy")}

@@ -20,7 +20,7 @@ import gpureduce_dask as gr
 
 from . import local_cupy, memory
 from .host import processor
-from .peers import versions
+from .peers import cupy_version, versions
 from .progress import progress
 from .timing import median_seconds, seconds
 
@@ -140,13 +140,6 @@ def random_array(chunks: tuple[tuple[int, ...], ...], on_gpu: bool) -> Any:
 def round_trip(client: Any, repeats: int = 25) -> float:
     """Median seconds of a task that does nothing, from the client and back."""
     return median_seconds(lambda: client.submit(int, pure=False).result(), repeats)[0]
-
-
-def cupy_version() -> str:
-    """A worker's."""
-    import cupy
-
-    return str(cupy.__version__)
 
 
 def rates() -> dict[str, float]:

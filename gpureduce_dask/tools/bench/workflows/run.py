@@ -18,6 +18,7 @@ from typing import Any
 import dask
 
 from ..host import processor
+from ..peers import cupy_version, version_list, versions
 from ..progress import progress
 from ..report import between
 from . import data, measure
@@ -27,6 +28,7 @@ Result = dict[str, Any]
 
 WORKERS = 2  # of processes and distributed
 THREADS = 4  # beside one GPU: each compiles what CuPy has not compiled yet
+DISTRIBUTIONS = {name: name for name in ("numpy", "xarray", "flox", "zarr", "h5netcdf", "h5py")}
 NOT_OURS = "no reduction, scan or group that this package has"
 
 
@@ -52,8 +54,10 @@ def run(
         "processor": processor(),
         "date": time.strftime("%Y-%m-%d"),
         "dask": version("dask"),
+        "peers": versions(DISTRIBUTIONS),
         "persisted": persisted,
         "gpu": gpu_name() if gpu else None,
+        "cupy": cupy_version() if gpu else None,
         "size": repr(size),
         "workflows": [],
     }
@@ -172,9 +176,8 @@ def _totals(result: Result) -> list[str]:
 def into_page(text: str, result: Result) -> str:
     """A page with the table between the markers of its scheduler made anew."""
     where = f"{result['scheduler']}{'-persisted' if result['persisted'] else ''}{'-gpu' if result['gpu'] else ''}"
-    heading = (
-        f"{result['gpu'] or result['processor']}, {result['date']}, dask {result['dask']}: medians, taken in turn."
-    )
+    device = result["gpu"] or result["processor"]
+    heading = f"{device}, {result['date']}, {version_list(result)}: medians, taken in turn."
     marks = f"<!-- bench:workflows-{where} -->", f"<!-- /bench:workflows-{where} -->"
     totals = ". ".join(line[0].upper() + line[1:] for line in _totals(result))
     return between(*marks, f"{heading}\n\n{totals}.\n\n{table(result)}", text)
