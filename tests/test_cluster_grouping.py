@@ -186,7 +186,7 @@ def test_a_survey_tells_what_dask_does(client):
 def test_lazy_chunks_need_few_tasks(client):
     x = da.random.default_rng(0).random((256, 64), chunks=(1, 64))
     total, tasks = run(client, gr.sum((x - 0.5) ** 2))
-    assert len(tasks) == 16 + 1
+    assert len(tasks) == 32 + 1  # eight tasks a thread, of eight chunks
     np.testing.assert_allclose(total, ((x - 0.5) ** 2).sum().compute(scheduler="sync"))
 
 
@@ -195,7 +195,7 @@ def test_an_array_that_somebody_persisted_needs_no_more_tasks(client):
     x = da.random.default_rng(0).random((256, 64), chunks=(1, 64))
     p = persisted(client, x)
     total, tasks = run(client, gr.sum(x))
-    assert len(tasks) == 16 + 1
+    assert len(tasks) == 32 + 1  # eight tasks a thread, of eight chunks
     assert total == pytest.approx(gr.sum(p).compute())
 
 

@@ -133,9 +133,9 @@ def _inputs(task):
 
 
 def test_few_tasks_by_default():
-    """Tasks follow threads, up to 16 each for many chunks; a slice that lies in one chunk needs no tree at all."""
+    """Tasks follow threads, four to 16 each; a slice that lies in one chunk needs no tree at all."""
     with dask.config.set(num_workers=2):
-        for chunks, groups in ((64, 8), (256, 8), (640, 20), (6400, 32)):
+        for chunks, groups in ((64, 8), (256, 16), (640, 20), (6400, 32)):
             x = da.ones((chunks, 10), chunks=(1, 10))
             (optimised,) = dask.optimize(gr.sum(x, axis=0))
             assert len(optimised.dask) == groups + 1
