@@ -251,7 +251,7 @@ def stored(name: str):
     return json.loads((ROOT / ".ci" / name).read_text())
 
 
-TREES, RANDOM = "../../.ci/h200/trees.png", "../../.ci/h100/random.png"
+TREES, RANDOM = "../../.ci/h200/trees.png", "../../.ci/h200/random.png"
 # page: the files of each of its tables, and what writes it
 TABLES = [
     ("kernels", ["h200/kernels.json"], report.into_page),
@@ -262,11 +262,11 @@ TABLES = [
     ("trees", ["h200/trees.json"], partial(trees_report.into_page, picture=TREES)),
     ("trees", ["h200/one_read_trees.json"], partial(trees_report.into_page, picture=None)),
     ("trees", ["h200/scan_trees.json"], partial(scan_trees_report.into_page, picture=None)),
-    ("random", ["h100/random.json"], partial(random_report.into_page, picture=RANDOM)),
-    ("grids", ["h100/mechanisms.json"], grids_report.into_page),
+    ("random", ["h200/random.json"], partial(random_report.into_page, picture=RANDOM)),
+    ("grids", ["h200/mechanisms.json"], grids_report.into_page),
     (
         "grids",
-        ["xeon/grids.json", "h200/grids.json", "h100/grids_two.json", "h200/grids_two.json"],
+        ["xeon/grids.json", "h200/grids.json", "h200/grids_two.json"],
         grids_report.into_page,
     ),  # the last one first
 ]
