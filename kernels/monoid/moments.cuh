@@ -252,8 +252,8 @@ struct ComplexMoments : Plain<ComplexMoments<Real, SkipNan>, complex<Real>, Comp
     static GR_HD State combine(State a, State b) {
         if (a.count == 0) return b;
         if (b.count == 0) return a;
-        const f64 re = b.re - a.re, im = b.im - a.im, n = a.count + b.count, part = b.count / n;
-        return {n, a.re + re * part, a.im + im * part, a.m2 + b.m2 + (re * re + im * im) * a.count * part};
+        const f64 re = b.re - a.re, im = b.im - a.im, n = a.count + b.count, part = b.count * one_over(n);
+        return {n, a.re + re * part, a.im + im * part, a.m2 + b.m2 + (re * re + im * im) * (a.count * part)};
     }
     static GR_HD f64 finalise(State state, const f64* option) { return variance(state.count, state.m2, option); }
 };

@@ -52,6 +52,7 @@ template <class Number> GR_HD Scaled<Number> scaled(Number x) {
 }
 // Rounded once: where the first of two steps rounds, the second leads to zero.
 template <class Number> GR_HD Number number_of(Scaled<Number> x) {
+    if (x.exponent == 0) return x.value;
     const i32 exponent = x.exponent < -1600 ? -1600 : x.exponent > 1600 ? 1600 : (i32)x.exponent, half_way = exponent / 2;
     return scaled_by(scaled_by(x.value, power_of_two(half_way)), power_of_two(exponent - half_way));
 }

@@ -57,9 +57,19 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     static GR_HD PendingState no_pending() { return elements; }
     GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
         const i64 first = share_of(location.tile);
-        const u32 found = is_inner(first) ? search(stage) : search_part(first, stage);
+        if (first < (i64)task.lead) fill_lead((u32)((i64)task.lead - first), stage);
+        u32 found = search(stage);
+        if (first + found >= (i64)task.positions) found = elements;
         if (lane == 0) scratch().decided[slot][warp] = found < elements;
         return found;
+    }
+    // All lanes of a warp call. Positions before the first element get bytes that do not decide; those behind the last are zeros,
+    // behind which no element comes.
+    GR_HD void fill_lead(u32 positions, u32 stage) const {
+        if (lane < positions)
+            for (int byte = 0; byte < (int)sizeof(In); byte++)
+                share(stage)[lane * sizeof(In) + byte] = Verdict<Op>::after ? 0 : 1;
+        __syncwarp();
     }
     // All lanes of a warp call; each gets the first element of the share that decides, or `elements`.
     GR_HD u32 search(u32 stage) const {
@@ -80,27 +90,6 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
         for (int j = V - 2; j >= 0; j--) found = decides(Pack<In, 1>{{from.at[j]}}) ? j : found;
         return pack * V + found;
     }
-    // The same where some positions of a share hold no elements.
-    GR_HD u32 search_part(i64 first, u32 stage) const {
-        u32 found = elements;
-#pragma unroll 1
-        for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = pack_at(stage, k * 32 + lane);
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                const u32 at = (k * 32 + lane) * V + j;
-                const bool is_element = first + at >= (i64)task.lead && first + at < (i64)task.positions;
-                if (is_element && at < found && decides(Pack<In, 1>{{from.at[j]}})) found = at;
-            }
-        }
-#pragma unroll
-        for (int bits = 16; bits > 0; bits /= 2) {
-            const u32 other = shuffle_xor(0xffffffffu, found, bits);
-            found = other < found ? other : found;
-        }
-        return found;
-    }
-
     // Sixteen results, the first `undecided` of which are those before an element that decides.
     static GR_HD uint4 results(i32 undecided) {
         u32 words[4];
@@ -123,8 +112,14 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
             return;
         }
 #pragma unroll 1
-        for (int at = lane; at < elements; at += 32)
-            if (first + at >= low && first + at < high) to[at] = state_of(at >= undecided).byte;
+        for (int pack = lane; pack < elements / 16; pack += 32) {
+            const i64 at = first + pack * 16;
+            if (at >= low && at + 16 <= high) __stcs((uint4*)(to + pack * 16), results(undecided - pack * 16));
+            else
+#pragma unroll 1
+                for (int i = pack * 16; i < pack * 16 + 16; i++)
+                    if (first + i >= low && first + i < high) to[i] = state_of(i >= undecided).byte;
+        }
     }
     // All lanes of one warp call.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32) const {

@@ -318,6 +318,12 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         value = start_or_none(++at.line);
     }
 
+    // True where all of pack number k are elements, and no line ends among them. Of a share with an end of the scan most packs are,
+    // which are taken without a look at each element.
+    GR_HD bool is_inner_pack(i64 first, int k, const Cursor& at) const {
+        const i64 begin = first + pack_of(k);
+        return begin >= (i64)task.lead && begin + V <= (i64)task.positions && at.left > V;
+    }
     // The state of a run some of whose positions may be no elements.
     GR_HD State fold_part(i64 first, Cursor at) const {
         if (at.line >= task.lines) return Running::identity();
@@ -328,11 +334,16 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
+            if (is_inner_pack(first, k, at)) {
+                take(reduce, from, at.index, k);
+                at.left -= V;
+                continue;
+            }
 #pragma unroll
             for (int i = 0; i < V; i++) {
                 if (!is_element(first + pack_of(k) + scan_index(i))) continue;
                 take(reduce, from.at[scan_index(i)], at.index, k * V + i);
-                if (Lines == 0 || --at.left != 0) continue;
+                if (--at.left != 0 || Lines == 0) continue;
                 has_head = true;
                 at.left = saturated(task.length);
                 at.index = index_from(k * V + i + 1);
@@ -350,11 +361,18 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
             Pack<Out, V> to;
+            const bool is_inner = is_inner_pack(first, k, at);
+            if (is_inner) {
 #pragma unroll
-            for (int i = 0; i < V; i++) {
-                if (!is_element(first + pack_of(k) + scan_index(i))) continue;
-                to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
-                if (--at.left == 0) end_line(at, value, k * V + i);
+                for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
+                at.left -= V;
+            } else {
+#pragma unroll
+                for (int i = 0; i < V; i++) {
+                    if (!is_element(first + pack_of(k) + scan_index(i))) continue;
+                    to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
+                    if (--at.left == 0) end_line(at, value, k * V + i);
+                }
             }
             put(k, to);
         }

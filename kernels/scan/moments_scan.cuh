@@ -345,6 +345,11 @@ template <class T, bool SkipNan, class Result> struct RowEmit<Final<Std<T, SkipN
         return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
     }
 };
+template <class Real, bool SkipNan, class Result> struct RowEmit<Final<ComplexMoments<Real, SkipNan>, Result>> {
+    static GR_HD Result of(const ComplexMoments2& state, const f64* option) {
+        return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
+    }
+};
 
 // Variances about the mean before the run, which has any number of elements where results have few digits, else at least `least`:
 // no more digits cancel than the run has elements for each of those before it. One reciprocal serves both divisors.

@@ -35,30 +35,36 @@ template <class T, bool Max, bool SkipNan> struct ScanStep<MinMax<T, Max, SkipNa
     static GR_HD T of(T best, T x, i64 = 0) { return Extreme<T, Max, SkipNan>::better(best, x); }
 };
 
-// One element more of a variance (Welford 1962), with the result of a combination.
+// Products: an element multiplies the state at once. Lifted and combined it would be multiplied twice, by one first.
+template <class Map> struct ScanStep<Prod<Map>> {
+    static GR_HD typename Prod<Map>::State of(typename Prod<Map>::State state, typename Map::In x, i64 index = 0) {
+        Prod<Map>::absorb(state, x, index);
+        return state;
+    }
+};
+
+// One element more of a variance (Welford 1962): a merge with the state of one element, most of which the compiler knows.
 template <class T, bool SkipNan, class Spread> struct MomentsScanStep {
     typedef typename Spread::State State;
     static GR_HD State of(State state, T x, i64 = 0) {
-        if (SkipNan && is_nan(x)) return state;
-        if (state.count == 0) return settled(x);
-        if constexpr (sizeof(State) == sizeof(Moments2<f64>)) {
-            const f64 count = state.count + 1, delta = cast<f64>(x) - state.mean, part = one_over(count);
-            const f64 unknown = delta - delta;  // NaN where the element is not finite
-            return {count, state.mean + delta * part, state.m2 + delta * delta * (state.count * part) + unknown};
-        } else {
-            return Spread::combine(state, settled(x));
-        }
-    }
-    static GR_HD State settled(T x) {
-        typename Spread::Acc acc = Spread::start();
-        Spread::absorb(acc, x, 0);
-        return Spread::settle(acc);
+        const f64 element = cast<f64>(x);
+        if (SkipNan && element != element) return state;
+        return merge(state, {1, {element}, element - element});  // NaN where the element is not finite
     }
 };
 template <class T, bool SkipNan> struct ScanStep<Var<T, SkipNan>> : MomentsScanStep<T, SkipNan, Var<T, SkipNan>> {};
 template <class T, bool SkipNan> struct ScanStep<Std<T, SkipNan>> : MomentsScanStep<T, SkipNan, Std<T, SkipNan>> {};
-template <class Real, bool SkipNan> struct ScanStep<Var<complex<Real>, SkipNan>> : GenericScanStep<Var<complex<Real>, SkipNan>> {};
-template <class Real, bool SkipNan> struct ScanStep<Std<complex<Real>, SkipNan>> : GenericScanStep<Std<complex<Real>, SkipNan>> {};
+template <class Real, bool SkipNan, class Spread> struct ComplexMomentsScanStep {
+    static GR_HD ComplexMoments2 of(ComplexMoments2 state, complex<Real> x, i64 = 0) {
+        if (SkipNan && is_nan(x)) return state;
+        const f64 re = x.re, im = x.im;
+        return Spread::combine(state, {1, re, im, (re - re) + (im - im)});
+    }
+};
+template <class Real, bool SkipNan>
+struct ScanStep<ComplexMoments<Real, SkipNan>> : ComplexMomentsScanStep<Real, SkipNan, ComplexMoments<Real, SkipNan>> {};
+template <class Real, bool SkipNan>
+struct ScanStep<ComplexStd<Real, SkipNan>> : ComplexMomentsScanStep<Real, SkipNan, ComplexStd<Real, SkipNan>> {};
 
 // Elements whose variances have few digits: sums about one mean in binary64 have more than enough.
 template <class T> struct FewDigits { static const bool yes = false; };
