@@ -2,6 +2,7 @@
 #pragma once
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
+#include "../monoid/arg.cuh"
 #include "../monoid/extremes.cuh"
 #include "../monoid/logical.cuh"
 #include "../monoid/moments.cuh"
@@ -42,6 +43,15 @@ template <class Map> struct ScanStep<Prod<Map>> {
         return state;
     }
 };
+
+template <class Op> struct ArgScanStep {
+    static GR_HD typename Op::State of(typename Op::State best, typename Op::In x, i64 index = 0) {
+        Op::offer(best, x, index);
+        return best;
+    }
+};
+template <class T, bool Max, bool SkipNan> struct ScanStep<Arg<T, Max, SkipNan>> : ArgScanStep<Arg<T, Max, SkipNan>> {};
+template <class T, bool Max, bool SkipNan> struct ScanStep<ArgValue<T, Max, SkipNan>> : ArgScanStep<ArgValue<T, Max, SkipNan>> {};
 
 // One element more of a variance (Welford 1962): a merge with the state of one element, most of which the compiler knows.
 template <class T, bool SkipNan, class Spread> struct MomentsScanStep {
