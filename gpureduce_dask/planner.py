@@ -10,8 +10,8 @@ from itertools import pairwise
 # Groups for each thread where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
 GROUPS_PER_THREAD = 4
-# Where groups would be of more chunks than the first number, and partials are small: up to so many groups for each thread
-# as the second. Small chunks may take long to make, and bars of progress move as groups end.
+# Where groups would be of more chunks than the first number, and partials are small: as many groups for each thread as
+# the second, at most. Small chunks may take long to make, and bars of progress move as groups end.
 STEPS = ((8, 8), (32, 16))
 # Chunks of a group for dask's own processes, at most: what its task takes of other tasks the parent holds too, and
 # pickles. A power of two: a rechunk often cuts a chunk into that many pieces, which then belong to one group.

@@ -199,6 +199,21 @@ def test_an_array_that_somebody_persisted_needs_no_more_tasks(client):
     assert total == pytest.approx(gr.sum(p).compute())
 
 
+def user_function(chunk, block_info=None):
+    return chunk + 1
+
+
+@pytest.mark.parametrize("options", [{}, {"enforce_ndim": True}, {"meta": np.zeros((0, 0))}])
+def test_functions_of_persisted_chunks_end_in_several_tasks(client, options):
+    """Nobody knows how long they take, and bars of progress move as tasks end."""
+    p = persisted(client, da.random.default_rng(0).random((256, 64), chunks=(1, 64)))
+    total, tasks = run(client, gr.sum(p.map_blocks(user_function, dtype=float, **options)))
+    assert 32 < len(tasks) <= 40
+    np.testing.assert_allclose(total, (p.compute() + 1).sum())
+    _, few = run(client, gr.sum(np.sqrt(p.map_blocks(np.abs))))
+    assert len(few) <= 5
+
+
 def make_once(folder, block_info=None):
     (i,) = block_info[None]["chunk-location"]
     open(f"{folder}/{i}", "x").close()  # raises where it is there already

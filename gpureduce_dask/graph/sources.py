@@ -24,11 +24,13 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
-from . import fusion, meta, reduce_tasks
+from . import deferred, fusion, meta, reduce_tasks
 from .arguments import Axes, bytes_of_largest, needs_places, place_chunks, stages
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
 BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
+# Whose functions take about as long as it takes to read their chunks. One of others may take minutes.
+KNOWN_PACKAGES = {"numpy", "cupy", "dask", "operator", "_operator", "builtins", "gpureduce_dask"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +186,7 @@ class Source:
 
     least_bytes: float = planner.MIN_READ_BYTES  # of a group, where its worker has more threads
     mark: Any  # tells one partition from another, in keys
+    size = 0  # chunks of a group at most, where nobody knows how long they take to make; 0 where that is known
     holders: handles.Holders | None = None
     memory: Mapping[str, float] = MappingProxyType({})
 
@@ -214,7 +217,8 @@ class Source:
             return planner.fixed_stretches(len(members), reduction.size or self._size(len(members), slices))
         threads = dict.fromkeys(self.known.threads, 1) if reduction.size else self.known.threads
         groups = planner.by_worker(homes, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
-        return planner.smaller(groups, reduction.size) if reduction.size else groups
+        size = reduction.size or self.size
+        return planner.smaller(groups, size) if size else groups
 
     def slices_per_task(self, stage: Axes) -> int:
         """How many slices one task may make, one after another, where it makes all chunks of each."""
@@ -270,12 +274,14 @@ class LazySource(Source):
         blocks, stage = reduction.x.numblocks, stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
         chunks = math.prod(blocks[a] for a in stage)
         slices = math.prod(n for a, n in enumerate(blocks) if a not in stage)
-        self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes, reduction.partial_bytes)
+        self.size = 0
+        if self.holders is None or any(map(_is_made_by_others, reduction.arrays)):
+            self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes, reduction.partial_bytes)
         if workers.are_processes():
             self.size = planner.by_processes(self.size)
         self.mark = reduction.size or self.size
         if self.holders is not None:
-            self.mark = reduction.size, sorted(known.threads.items()), [*self.holders.values()]
+            self.mark = reduction.size or self.size, sorted(known.threads.items()), [*self.holders.values()]
 
     @property
     def dependencies(self) -> list[Any]:
@@ -380,6 +386,22 @@ class HandleSource(Source):
             layout=reduction.layout_of(stage, group.members),
         )
         return GroupTask(run, self.refs(str(group.worker)), group.worker, len(picks))
+
+
+def _is_made_by_others(x: Any) -> bool:
+    """True where functions of no package that is known make a chunk: nobody knows how long they take."""
+    graph = x.dask.cull({(x.name, *(0,) * x.ndim)}).to_dict() if all(x.numblocks) else {}
+    tasks = [node for node in graph.values() if isinstance(node, Task)]
+    values = [getattr(value, "value", value) for node in tasks for value in (*node.args, *node.kwargs.values())]
+    called = [*map(deferred.function_of, tasks), *filter(callable, values)]
+    return any(_package(function) not in KNOWN_PACKAGES for function in called)
+
+
+def _package(function: Any) -> str:
+    """That a function is from; numpy for what has no module, as its ufuncs had."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__module__", None) or "numpy").partition(".")[0]
 
 
 def select_source(reduction: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:

@@ -126,6 +126,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from, i64 index, int k) const {
         if constexpr (KeepsFirst<Op>::yes || (!Reverse && !KeepsIndex<Op>::yes)) {
             reduce.take(in_scan_order(from));
+        } else if constexpr (ChangesRarely<Op>::yes) {
+            reduce.take(from, lowest_index(index, k));
         } else {
 #pragma unroll
             for (int i = 0; i < V; i++) take(reduce, from.at[scan_index(i)], index, k * V + i);
@@ -137,6 +139,23 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         else value = ScanStep<Op>::of(before, x);
         return Exclusive ? RowEmit<Emit>::of(ExclusiveState<Op>::of(before, x), task.option)
                          : RowEmit<Emit>::of(value, task.option);
+    }
+    // The index of a pack's first element in memory: indices ascend there, whichever way the scan goes.
+    GR_HD i64 lowest_index(i64 index, int k) const { return index_at(index, k * V + scan_index(0)); }
+    // The results of pack number k, behind `value`.
+    GR_HD Pack<Out, V> results_of(Value& value, const Pack<In, V>& from, i64 index, int k) const {
+        Pack<Out, V> to;
+        if constexpr (ChangesRarely<Op>::yes) {
+            if (!Op::template may_improve<Reverse>(value, from)) {
+                const Out same = RowEmit<Emit>::of(value, task.option);
+#pragma unroll
+                for (int i = 0; i < V; i++) to.at[i] = same;
+                return to;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
+        return to;
     }
     GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
     GR_HD State run_state(const Value& start, const ThreadReduce<Op>& reduce, bool has_head) const {
@@ -223,12 +242,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
             Pack<Out, V> to;
-            if constexpr (by_packs) {
-                run_pack(fast, from, to);
-            } else {
-#pragma unroll
-                for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
-            }
+            if constexpr (by_packs) run_pack(fast, from, to);
+            else to = results_of(value, from, index, k);
             put(k, to);
         }
     }
@@ -268,12 +283,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
             const Pack<In, V> from = packs.next(k);
             Pack<Out, V> to;
             if (at.left > V) {
-                if constexpr (by_packs) {
-                    run_pack(fast, from, to);
-                } else {
-#pragma unroll
-                    for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
-                }
+                if constexpr (by_packs) run_pack(fast, from, to);
+                else to = results_of(value, from, at.index, k);
                 at.left -= V;
             } else {
                 if constexpr (by_packs) value = fast.now();
@@ -361,10 +372,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = packs.next(k);
             Pack<Out, V> to;
-            const bool is_inner = is_inner_pack(first, k, at);
-            if (is_inner) {
-#pragma unroll
-                for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
+            if (is_inner_pack(first, k, at)) {
+                to = results_of(value, from, at.index, k);
                 at.left -= V;
             } else {
 #pragma unroll

@@ -87,6 +87,10 @@ template <class Op> struct Indexed : Op {};
 template <class Op> struct ScanStep<Indexed<Op>> : ScanStep<Op> {};
 template <class Op> struct KeepsIndex { static const bool yes = false; };
 template <class Op> struct KeepsIndex<Indexed<Op>> { static const bool yes = true; };
+// Those of them that say of a whole pack whether it may change the state (Op::may_improve): few packs of a long line do.
+template <class Op> struct ChangesRarely { static const bool yes = false; };
+template <class T, bool Max, bool SkipNan> struct ChangesRarely<Indexed<Arg<T, Max, SkipNan>>> { static const bool yes = true; };
+template <class T, bool Max, bool SkipNan> struct ChangesRarely<Indexed<ArgValue<T, Max, SkipNan>>> { static const bool yes = true; };
 
 // One line: the operator's state itself.
 template <class Op, bool Lines> struct SegmentedState {
@@ -205,6 +209,7 @@ template <class Op> struct ThreadReduce {
     typename Op::Acc acc;
     GR_HD ThreadReduce() : acc(Op::start()) {}
     GR_HD void take(typename Op::In x, i64 index = 0) { Op::absorb(acc, x, index); }
+    template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack, i64 lowest) { Op::absorb_pack(acc, pack, lowest, 1); }
     template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) {
         if constexpr (KeepsFirst<Op>::yes)
             if (Op::is_decided(acc)) return;
