@@ -214,6 +214,13 @@ def test_functions_of_persisted_chunks_end_in_several_tasks(client, options):
     assert len(few) <= 5
 
 
+def test_persisted_chunks_where_dask_is_told_to_use_processes(client):
+    p = persisted(client, da.ones((64, 64), chunks=(8, 8)))
+    with dask.config.set(scheduler="processes"):
+        lazy = gr.sum(np.sqrt(p + 3))
+    assert run(client, lazy)[0] == 2 * 64 * 64
+
+
 def make_once(folder, block_info=None):
     (i,) = block_info[None]["chunk-location"]
     open(f"{folder}/{i}", "x").close()  # raises where it is there already

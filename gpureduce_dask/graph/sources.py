@@ -274,11 +274,10 @@ class LazySource(Source):
         blocks, stage = reduction.x.numblocks, stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
         chunks = math.prod(blocks[a] for a in stage)
         slices = math.prod(n for a, n in enumerate(blocks) if a not in stage)
-        self.size = 0
         if self.holders is None or any(map(_is_made_by_others, reduction.arrays)):
             self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes, reduction.partial_bytes)
-        if workers.are_processes():
-            self.size = planner.by_processes(self.size)
+            if workers.are_processes():
+                self.size = planner.by_processes(self.size)
         self.mark = reduction.size or self.size
         if self.holders is not None:
             self.mark = reduction.size or self.size, sorted(known.threads.items()), [*self.holders.values()]
