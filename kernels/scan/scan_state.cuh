@@ -9,15 +9,24 @@
 #include "../monoid/order.cuh"
 #include "exponent_shift.cuh"
 
-// The state after one element more: by lifting and combining, or at less cost where an operator can add an element to a state.
-template <class Op> struct GenericScanStep {
-    static GR_HD typename Op::State of(typename Op::State state, typename Op::In x, i64 index = 0) {
-        typename Op::Acc acc = Op::start();
-        Op::absorb(acc, x, index);
-        return Op::combine(state, Op::settle(acc));
+template <class A, class B> struct IsSame { static const bool yes = false; };
+template <class A> struct IsSame<A, A> { static const bool yes = true; };
+
+// The state after one element more: absorbed, where a thread's running value is the state itself, else combined with the state of
+// that element, or at less cost where an operator can add an element to a state.
+template <class Op> struct ScanStep {
+    typedef typename Op::State State;
+    static GR_HD State of(State state, const typename Op::In& x, i64 index = 0) {
+        if constexpr (IsSame<typename Op::Acc, State>::yes) {
+            Op::absorb(state, x, index);
+            return state;
+        } else {
+            typename Op::Acc acc = Op::start();
+            Op::absorb(acc, x, index);
+            return Op::combine(state, Op::settle(acc));
+        }
     }
 };
-template <class Op> struct ScanStep : GenericScanStep<Op> {};
 template <class Map, class A> struct ScanStep<Sum<Map, A>> {
     static GR_HD A of(A sum, typename Map::In x, i64 = 0) {
         add(sum, Map::of(x));
@@ -35,23 +44,6 @@ template <class Map, class A> struct ScanStep<Mean<Map, A>> {
 template <class T, bool Max, bool SkipNan> struct ScanStep<MinMax<T, Max, SkipNan>> {
     static GR_HD T of(T best, T x, i64 = 0) { return Extreme<T, Max, SkipNan>::better(best, x); }
 };
-
-// Products: an element multiplies the state at once. Lifted and combined it would be multiplied twice, by one first.
-template <class Map> struct ScanStep<Prod<Map>> {
-    static GR_HD typename Prod<Map>::State of(typename Prod<Map>::State state, typename Map::In x, i64 index = 0) {
-        Prod<Map>::absorb(state, x, index);
-        return state;
-    }
-};
-
-template <class Op> struct ArgScanStep {
-    static GR_HD typename Op::State of(typename Op::State best, typename Op::In x, i64 index = 0) {
-        Op::offer(best, x, index);
-        return best;
-    }
-};
-template <class T, bool Max, bool SkipNan> struct ScanStep<Arg<T, Max, SkipNan>> : ArgScanStep<Arg<T, Max, SkipNan>> {};
-template <class T, bool Max, bool SkipNan> struct ScanStep<ArgValue<T, Max, SkipNan>> : ArgScanStep<ArgValue<T, Max, SkipNan>> {};
 
 // One element more of a variance (Welford 1962): a merge with the state of one element, most of which the compiler knows.
 template <class T, bool SkipNan, class Spread> struct MomentsScanStep {
@@ -147,12 +139,6 @@ template <class Op> struct Counted {
     }
     static GR_HD State settle(const Acc& acc) { return acc; }
     static GR_HD auto finalise(const State& state, const f64* option) { return Op::finalise(state.best, option); }
-};
-template <class Op> struct ScanStep<Counted<Op>> {
-    static GR_HD typename Counted<Op>::State of(typename Counted<Op>::State state, const typename Op::In& x, i64 = 0) {
-        Counted<Op>::absorb(state, x, 0);
-        return state;
-    }
 };
 template <class Op> struct LineEnds<Counted<Op>> {
     typedef typename Op::State Best;
