@@ -50,6 +50,11 @@ def counted(name: str, dtype: str, shape: tuple[int, ...], axis: int, method: st
     return replace(call(name, dtype, shape, axis, carried=True, **options), method=method, begin=7)
 
 
+def planes(name: str, dtype: str, shape: tuple[int, ...], axis: int, view, **options) -> Call:
+    """Short lines at any strides, by whole planes."""
+    return replace(call(name, dtype, shape, axis, view=view, **options), method="SmallLineScan")
+
+
 def threads(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, **options) -> Call:
     """Columns, each by a thread alone."""
     return replace(call(name, dtype, shape, axis, carried=True, **options), method="scan_thread_columns")
@@ -279,6 +284,21 @@ CALLS = {
     "small planes in order": call("last", "i4", (1001, 12, 2), 1, carried=True, reverse=True, exclusive=True),
     "small planes of wider results": call("sum", "i4", (701, 4, 3), 1, carried=True),
     "small planes of bytes": call("max", "i1", (801, 9, 3), 1, reverse=True),
+    "short lines backwards": planes("sum", "f4", (301, 11), 1, lambda x: x[:, ::-1], carried=True),
+    "short lines backwards from the end": planes("sum", "f8", (150, 9), 1, lambda x: x[::-1, ::-1], reverse=True),
+    "short lines with gaps": planes("max", "f4", (203, 13), 1, lambda x: x[:, 1:-1], carried=True, reverse=True),
+    "every other of short lines": planes("min", "i1", (210, 28), 1, lambda x: x[:, ::2], carried=True),
+    "every third plane from the last": planes("sum", "i2", (300, 7, 5), 1, lambda x: x[::-3], exclusive=True),
+    "distant planes": planes("sum", "f4", (96, 8, 9), 1, lambda x: x[::2, ::-1, 2:], carried=True),
+    "planes in runs": planes("sum", "f4", (4, 40, 3, 7), 3, lambda x: x[::-1, 3:, ::-1], carried=True),
+    "planes of rows and columns": planes("sum", "u1", (60, 3, 5, 4), 2, lambda x: x[:, :, ::-1, 1:], carried=True),
+    "short lines in turned planes": planes("first", "f2", (90, 6, 5), 1, lambda x: x[:, ::-1].transpose(2, 1, 0)),
+    "lines of one element": planes("sum", "f4", (1, 120, 9, 4), 0, lambda x: x[:, :, ::3], carried=True),
+    "one short line for many": planes(
+        "sum", "f4", (150, 1, 5), 1, lambda x: np.broadcast_to(x, (150, 6, 5)), carried=True
+    ),
+    "short lines of wide elements": planes("sum", "c16", (140, 5, 3), 1, lambda x: x[:, ::-1], carried=True),
+    "short lines of truth": planes("all", "f8", (200, 20), 1, lambda x: x[:, ::2], reverse=True),
     "planes": call("sum", "f4", (2, 3, 90, 40), 2, carried=True, view=lambda x: x[:, ::-1]),
     "one row for all": call("sum", "f4", (40, 100), 0, view=lambda x: np.broadcast_to(x[:1], x.shape), carried=True),
     "one column for all": call("sum", "f8", (300, 40), 0, view=lambda x: np.broadcast_to(x[:, :1], x.shape)),
@@ -1093,11 +1113,23 @@ DEFECTS = {
         ("clusters", "clusters before each"),
     ),
     "a lane stays in its plane": (
-        "plane += hop + wraps;\n            column",
-        "plane += hop;\n            column",
+        "plane += by.plane + (row >= rows);",
+        "plane += by.plane;",
         ("small planes",),
     ),
-    "planes lie as in memory": ("move(plane * pitch + pack * 16, at);", "move(at, at);", ("small planes in order",)),
+    "a lane stays in its row": ("by.row + (column >= columns)", "by.row", ("planes of rows and columns",)),
+    "planes lie as in memory": (
+        "(i32)(plane * (u32)layout.pitch + lead(plane * layout.gap))",
+        "(i32)(plane * layout.gap)",
+        ("distant planes", "small planes in order"),
+    ),
+    "planes begin at packs": ("pitch + lead(plane * layout.gap))", "pitch)", ("distant planes",)),
+    "the first plane lies lowest": (
+        "planes.pitch == 0 && planes.gap < 0",
+        "false",
+        ("short lines backwards from the end",),
+    ),
+    "each run begins with the first line": ("{run * task.planes + plane,", "{plane,", ("planes in runs",)),
     "a line goes on in the next plane": (
         "if (Lines && until == 0) {",
         "if (Lines && until == 0) until = (u32)task.length;\n            if (false) {",

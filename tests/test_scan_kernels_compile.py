@@ -40,7 +40,7 @@ SHAPES = (
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
 )
 

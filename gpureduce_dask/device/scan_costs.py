@@ -59,7 +59,7 @@ def features(plan: Plan, op: Operator, arrays: Operands) -> Features:
     elements, line = math.prod(arrays.shape), arrays.shape[arrays.axis] * max(sizes)
     return Features(
         kernel,
-        elements * sum(sizes),
+        round(elements * sum(sizes) * plan.waste),
         elements,
         line,
         sum(step.blocks for step in plan.steps),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from . import scan_contiguous
 from .layout import Dim
-from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag, words
+from .scan_task import Operands, Operator, Plan, Step, flag, is_contiguous, words
+from .task import div_words, walk_words
 
 LANES = 32
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
@@ -246,7 +248,8 @@ def _pitch(nbytes: int, runs: int) -> int:
 # along the middle of (n, 7, 5) 0.98 and 0.46, (n, 12, 5) 0.96 and 0.54, (n, 100, 2) 0.89 and 0.61, (n, 20, 17) 0.95 and
 # 0.79, of float64 (n, 7, 5) 0.99 and 0.68; maxima of uint8 0.76 and 0.25.
 LONGEST_PLANE_LINE = 512  # bytes of a line
-WIDEST_PLANE = 128  # bytes of a row; those of whole sectors are taken by threads
+LARGEST_PLANE = 8192  # bytes that a plane spans
+MOST_WASTE = 4  # times the bytes of elements and results, that is worth the copies
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
 LEAST_SHARE, LEAST_SHARE_OF_NARROW = 4096, 2048
@@ -254,46 +257,178 @@ ENOUGH_PLANE_WARPS = 16
 PACK = 16  # bytes that are copied together
 
 
+@dataclass(frozen=True)
+class PlaneLayout:
+    """The members of ``PlaneLayout`` (kernels/core/scan_task.cuh), of planes in one array."""
+
+    gap: int
+    nbytes: int
+    back: int
+    step: int
+    row: int
+    column: int
+    low: int
+    phase: int  # bytes, at most, from a multiple of 16 to the lowest byte
+
+    @property
+    def pitch(self) -> int:
+        """0 where planes are copied as they lie: nearly one after another, and not in the same banks."""
+        if 0 < abs(self.gap) <= 2 * self.nbytes and self.gap % (2 * PACK):
+            return 0
+        least = -(-(self.nbytes + self.phase) // PACK) * PACK
+        return least + PACK if least % (2 * PACK) == 0 else least
+
+    def copied(self, count: int) -> int:
+        """Bytes of so many planes that are copied."""
+        return count * self.nbytes if self.pitch else (count - 1) * abs(self.gap) + self.nbytes
+
+    def share(self, count: int) -> int:
+        """Bytes of shared memory for as many."""
+        return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
+
+    def words(self, share: int) -> bytes:
+        """``share``: of shared memory, 0 where results take the place of elements."""
+        return struct.pack(
+            "9q", self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column, self.low
+        )
+
+
+@dataclass(frozen=True)
+class Planes:
+    """The innermost axes, the scanned one among them, and the others: runs of planes ``gap`` bytes apart."""
+
+    runs: tuple[Dim, ...]
+    count: int  # of a run
+    rows: int
+    columns: int
+    layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
+
+    @property
+    def lines(self) -> int:
+        """Of a plane."""
+        return self.rows * self.columns
+
+    @property
+    def in_place(self) -> bool:
+        """True where results take the place of elements."""
+        one, other = (replace(layout, low=0) for layout in self.layouts)
+        return one == other
+
+
 def small_lines(
     op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
 ) -> Plan | None:
-    """The launch, where planes lie one after another in both arrays and are small; else None."""
-    contiguous = scan_contiguous.contiguous_rows(op, arrays)
-    if contiguous is None or contiguous.count < 2 or not contiguous.follows or any(arrays.phases):
+    """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
+    sizes = (*op.itemsizes, op.out_bytes)
+    if len(arrays.strides) != 2 or any(n > PACK or n & (n - 1) for n in sizes) or not is_contiguous(op, arrays, 1):
         return None
-    row, widest = contiguous.width * max(contiguous.sizes), max(contiguous.sizes)
-    if contiguous.length * widest > LONGEST_PLANE_LINE or row > WIDEST_PLANE or (row % SECTOR == 0):
+    offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
+    if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
         return None
-    planes = [contiguous.length * contiguous.width * n for n in contiguous.sizes]  # bytes
-    unit = max(PACK // math.gcd(PACK, n) for n in planes)
-    pitches = [n + PACK if n % (2 * PACK) == 0 else n for n in planes]
-    each = STAGED_SHARES * pitches[0] + (0 if planes[0] == planes[1] else pitches[1])
-    least = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW
+    length = arrays.shape[arrays.axis]
+    if length * max(sizes) > LONGEST_PLANE_LINE:
+        return None
+    found = [_shares(op, planes, length, sizes, limit) for planes in _planes(arrays, sizes, reverse)]
+    use, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 0, 0, None))
+    if planes is None or use * MOST_WASTE < 1:
+        return None
+    shares = [layout.share(count) for layout in planes.layouts]
+    if planes.in_place:
+        shares[1] = 0
+    of_run = -(-planes.count // count)
+    tiles = of_run * math.prod(dim.size for dim in planes.runs)
+    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}>>"
+    step = Step(
+        name,
+        min(-(-tiles // warps), processors),
+        LANES * warps,
+        warps * (STAGED_SHARES * shares[0] + shares[1]),
+    )
+    members = (
+        struct.pack("6Q", tiles, length, planes.count, count, planes.rows, planes.columns)
+        + b"".join(layout.words(share) for layout, share in zip(planes.layouts, shares, strict=True))
+        + struct.pack("2d", *op.option)
+        + struct.pack("52Q", *(n & ((1 << 64) - 1) for n in (*div_words(of_run), *walk_words(planes.runs))))
+    )
+    ends = [(length - 1) * s[arrays.axis] if reverse else 0 for s in arrays.strides]
+    return Plan((step,), members, starts=tuple(ends), waste=1 / use)
+
+
+def _planes(arrays: Operands, sizes: Sequence[int], reverse: bool) -> Iterator[Planes]:
+    """The ways to take inner axes as planes."""
+    dims, place = _around_axis(arrays)
+    for begin in range(place, -1, -1):
+        outer, inner = dims[:begin], dims[begin:]
+        kept = [dim for i, dim in enumerate(inner, begin) if i != place]
+        if len(kept) > 2 or not outer:
+            continue
+        rows, columns = [*([Dim(1, 0)] * (2 - len(kept))), *kept]
+        *runs, run = outer
+        layouts = []
+        for k, size in enumerate(sizes):
+            steps = [dim.c if k else dim.a for dim in inner]
+            ends = [(dim.size - 1) * step for dim, step in zip(inner, steps, strict=True)]
+            low, high = sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + size
+            axis, end = steps[place - begin], ends[place - begin] if reverse else 0
+            owned, _ = arrays.span(k, size)
+            offsets = [dim.c if k else dim.a for dim in outer]
+            aligned = all(n % PACK == 0 for n in offsets)
+            layouts.append(
+                PlaneLayout(
+                    run.c if k else run.a,
+                    high - low,
+                    end - low,
+                    -axis if reverse else axis,
+                    rows.c if k else rows.a,
+                    columns.c if k else columns.a,
+                    owned - end,
+                    (arrays.phases[k] + low) % PACK if aligned else PACK - size,
+                )
+            )
+        if max(layout.nbytes for layout in layouts) <= LARGEST_PLANE:
+            yield Planes(tuple(runs), run.size, rows.size, columns.size, (layouts[0], layouts[1]))
+
+
+def _around_axis(arrays: Operands) -> tuple[list[Dim], int]:
+    """The axes in the order of memory, others than the scanned one merged where they continue each other, and its place."""
+    length, (a, c) = arrays.shape[arrays.axis], (s[arrays.axis] for s in arrays.strides)
+    if length == 1:  # it may lie anywhere
+        dims = [*arrays.line_dims()]
+        return [*dims, Dim(1, a, 0, c)], len(dims)
+    sides = []
+    for part in (slice(0, arrays.axis), slice(arrays.axis + 1, None)):
+        shape = (*arrays.shape[part], 1)
+        side = Operands(shape, len(shape) - 1, tuple((*s[part], 0) for s in arrays.strides), ())
+        sides.append(side.line_dims())
+    return [*sides[0], Dim(length, a, 0, c), *sides[1]], len(sides[0])
+
+
+def _shares(
+    op: Operator, planes: Planes, length: int, sizes: Sequence[int], limit: int
+) -> tuple[float, int, int, Planes]:
+    """How well shares of so many planes use lanes, processors and memory, by the best number of them; and its warps."""
+    least = LEAST_SHARE if max(sizes) >= 4 else LEAST_SHARE_OF_NARROW
+    useful = planes.lines * length
+    unit = min(planes.count, max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts))
     best, cut = 0.0, (0, 0)
-    for count in range(unit, max(LANES, -(-least // planes[0])) + unit, unit):
-        warps = warps_of(op, count * each, limit)
-        lines = count * contiguous.width
-        share = (
+    for count in range(unit, max(LANES, -(-least // (useful * max(sizes)))) + unit, unit):
+        count = min(count, planes.count)
+        one, other = (layout.share(count) for layout in planes.layouts)
+        warps = warps_of(op, STAGED_SHARES * one + (0 if planes.in_place else other), limit)
+        lines = count * planes.lines
+        copied = planes.layouts[0].copied(count) + useful * count * sizes[1]
+        use = (
             lines
             / (-(-lines // LANES) * LANES)
             * min(1, warps / ENOUGH_PLANE_WARPS)
-            * min(1, count * max(planes) / least)
+            * min(1, count * useful * max(sizes) / least)
+            * planes.count
+            / (-(-planes.count // count) * count)
+            * useful
+            * count
+            * sum(sizes)
+            / copied
         )
-        if share > best * 1.02:
-            best, cut = share, (count, warps)
-    count, warps = cut
-    if not warps:
-        return None
-    tiles = -(-contiguous.count // count)
-    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}, {flag(reverse)}>>"
-    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * count * each)
-    members = words(
-        lines=arrays.lines,
-        length=contiguous.length,
-        tiles=tiles,
-        parts=count,
-        steps=(contiguous.width * contiguous.sizes[0], 0, contiguous.width * contiguous.sizes[1]),
-        units=(pitches[0], 0, pitches[1]),
-        option=op.option,
-    )
-    return Plan((step,), members, starts=(0,) * len(arrays.strides))
+        if use > best * 1.02:
+            best, cut = use, (count, warps)
+    return (best, *cut, planes)

@@ -124,6 +124,7 @@ class Plan:
     chain: float = 0.0  # elements that a thread, or tiles that a block takes one after another
     cost: str = ""  # whose costs are those of the plan, where they are not the first kernel's
     seconds: float = 0.0  # that it is predicted to take
+    waste: float = 1.0  # times the bytes of elements and results that it takes the time of
 
 
 def check_method(method: str) -> str:

@@ -75,3 +75,35 @@ struct Strips {
     RowLayout layout_a, layout_b;
     Walk plane;           // where planes begin in the operands and, in bytes, in the results
 };
+
+// How the planes of a scan of short lines lie: in memory, and in shared memory where their bytes have the address, modulo 16, that
+// they have in memory.
+struct PlaneLayout {
+    i64 gap;          // bytes in memory from a plane to the next
+    i64 bytes, back;  // that a plane spans; from its lowest byte to its first element in the order of the scan
+    i64 pitch;        // bytes in shared memory from a plane to the next; 0: planes lie there as they do in memory
+    i64 share;        // bytes of shared memory for the planes of a share; 0: results take the place of elements
+    i64 step;         // bytes from one element of a line to the next, in the order of the scan
+    i64 row, column;  // bytes from one line to the next
+    i64 low;          // the lowest byte that the operand owns, relative to its first element
+};
+
+// A scan of short lines, of which whole planes are copied into shared memory.
+struct SmallLines {
+    void* out;
+    const u8 *a, *b;
+    const void* carry;    // as in Scan
+    void* totals;
+    void* states;
+    u32* ticket;
+    const u8* flags;
+    i64 index;
+    u64 tiles;            // shares: planes that a warp takes together
+    u64 length;           // elements of a line
+    u64 planes, most;     // of a run, in which they follow one another by one step; of a share
+    u64 rows, columns;    // of lines in a plane
+    PlaneLayout in, results;
+    f64 option[2];
+    Div by_shares;        // of a run
+    Walk run;             // where runs begin in the operand and, in bytes, in the results
+};

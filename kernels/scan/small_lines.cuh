@@ -1,5 +1,5 @@
 // Scans short lines without anything passing between lanes: a lane takes whole lines of a warp's share, those that lie one after
-// another, or side by side in small planes.
+// another, or at any strides in small planes.
 #pragma once
 #include "../core/copy.cuh"
 #include "../core/scan_task.cuh"
@@ -286,101 +286,137 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     }
 };
 
-// Lines side by side in small planes, which follow one another: a warp copies whole planes, and a lane takes one of their lines at
-// a time.
+// Lines in small planes, at any strides: a warp copies whole planes as they lie in memory, with what lies between their elements,
+// and a lane takes one of their lines at a time. Results lie one after another.
 
-// Planes of a share in shared memory: one after another as in memory, or `pitch` bytes apart, whole packs of 16, so that they
-// begin in different banks.
-struct SmallLineLayout {
-    u32 bytes, pitch, packs;  // of a plane; packs only where planes lie apart
-    GR_HD SmallLineLayout(u32 nbytes, u64 apart) : bytes(nbytes), pitch((u32)apart), packs(pitch > nbytes ? nbytes / 16 : 0) {}
+// Planes of a share, copied all at once or, where `pitch` is given, each by itself.
+struct StagedPlanes {
+    const PlaneLayout& layout;
+    const u32 count;
+    const u8* const low;  // the lowest byte in memory of what is copied first
+    const i32 begin;      // from there to the first plane's first element
+    GR_HD StagedPlanes(const PlaneLayout& planes, const u8* first, u32 many)
+        : layout(planes), count(many),
+          low(first - planes.back + (planes.pitch == 0 && planes.gap < 0 ? (many - 1) * planes.gap : 0)),
+          begin((i32)(first - low)) {}
+    GR_HD u32 bytes() const {
+        const u32 gap = (u32)(layout.gap < 0 ? -layout.gap : layout.gap);
+        return (u32)layout.bytes + (layout.pitch ? 0 : (count - 1) * gap);
+    }
+    GR_HD u32 lead(i64 at) const { return (u32)(u64)(low + at) % 16; }
+    // Where a plane's first element lies in shared memory.
+    GR_HD i32 place(u32 plane) const {
+        if (layout.pitch) return (i32)(plane * (u32)layout.pitch + lead(plane * layout.gap)) + begin;
+        return (i32)lead(0) + begin + (i32)plane * (i32)layout.gap;
+    }
 
-    // All lanes of a warp call. Calls move(byte in shared memory, byte in memory) for each pack.
-    template <class Move> GR_HD void each(u32 count, Move move) const {
-        u32 at = threadIdx.x % 32 * 16;
-        if (packs == 0) {
+    // All lanes of a warp call. Calls move(place in shared memory, pack of 16 bytes in memory, begin, end) for all packs, of
+    // which bytes from `begin` to below `end` are of the planes.
+    template <class Move> GR_HD void each(Move move) const {
+        const u32 parts = layout.pitch ? count : 1, bytes = this->bytes(), packs = (bytes + 30) / 16;
+        const u32 hop = 32 / packs, skip = 32 - hop * packs;  // from a lane's pack to its next one: parts, and packs
+        u32 part = threadIdx.x % 32 / packs, pack = threadIdx.x % 32 - part * packs;
 #pragma unroll 4
-            for (; at < count; at += 512) move(at, at);
-            return;
-        }
-        const u32 hop = 32 / packs, skip = 32 - hop * packs;  // from a lane's pack to its next one: planes, and packs
-        u32 plane = threadIdx.x % 32 / packs, pack = threadIdx.x % 32 - plane * packs;
-#pragma unroll 4
-        for (; at < count; at += 512) {
-            move(plane * pitch + pack * 16, at);
+        for (; part < parts;) {
+            const u8* const from = low + part * layout.gap;
+            const u32 before = (u32)(u64)from % 16, at = pack * 16, end = before + bytes;
+            if (at < end)
+                move(part * (u32)layout.pitch + at, from - before + at, pack ? 0 : before, end - at < 16 ? end - at : 16);
             const bool wraps = pack + skip >= packs;
-            plane += hop + wraps;
+            part += hop + wraps;
             pack += skip - (wraps ? packs : 0);
         }
     }
 };
 
-// Both arrays begin at a multiple of 16 bytes, and so do shares.
-template <class Op, class Emit, int Warps, bool Exclusive, bool Reverse> struct SmallLineScan : ShareWork<Warps> {
+template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan : ShareWork<Warps, SmallLines> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     // No ops that assume finite elements: nothing is folded before, by which that could be checked.
     typedef typename Conditional<ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
                                  ColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
-    static const bool in_place = sizeof(In) == sizeof(Out);  // results take the place of elements
     static const int ahead = 2;
     static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
-    const Scan& task;
-    const u32 lane, width, most;  // columns; planes of a share
-    const SmallLineLayout in, out;
+    // One of a share's lines.
+    struct Line {
+        u32 plane, row, column;
+        GR_HD Line(u32 number, u32 rows, u32 columns)
+            : plane(number / (rows * columns)), row(number % (rows * columns) / columns), column(number % columns) {}
+        GR_HD void move(const Line& by, u32 rows, u32 columns) {
+            column += by.column;
+            row += by.row + (column >= columns);
+            column -= column >= columns ? columns : 0;
+            plane += by.plane + (row >= rows);
+            row -= row >= rows ? rows : 0;
+        }
+    };
+    const SmallLines& task;
+    const u32 lane, rows, columns;
+    const Line first, hop;  // this lane's first line, and from one of its lines to the next
     u8 *const stages, *const results;  // of this warp
-    GR_HD SmallLineScan(const Scan& scan)
-        : task(scan), lane(threadIdx.x % 32), width((u32)scan.step_a / (u32)sizeof(In)), most((u32)scan.parts),
-          in((u32)(scan.length * scan.step_a), scan.unit_a), out((u32)(scan.length * scan.step_out), scan.unit_out),
-          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * most * in.pitch) {}
+    GR_HD SmallLineScan(const SmallLines& scan)
+        : task(scan), lane(threadIdx.x % 32), rows((u32)scan.rows), columns((u32)scan.columns), first(lane, rows, columns),
+          hop(32, rows, columns), stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * scan.in.share + scan.results.share)),
+          results(stages + (ahead + 1) * scan.in.share) {}
 
-    GR_HD u32 bytes() const { return most * ((ahead + 1) * in.pitch + (in_place ? 0 : out.pitch)); }
-    GR_HD u8* share_in(u32 stage) const { return stages + stage * most * in.pitch; }
-    GR_HD u8* share_out(u32 stage) const { return in_place ? share_in(stage) : results; }
-    // How many lines of a share exist.
-    GR_HD u32 lines_of(u64 share) const {
-        const u64 left = task.lines - share * most * width;
-        return left < most * width ? (u32)left : most * width;
+    GR_HD u8* share_in(u32 stage) const { return stages + stage * task.in.share; }
+    GR_HD u8* share_out(u32 stage) const { return task.results.share ? results : share_in(stage); }
+    // Where a share's first plane begins, and how many planes it has.
+    struct Location {
+        u64 plane;  // counted through all runs
+        u32 count;
+        const u8* a;
+        u8* out;
+    };
+    GR_HD Location location_of(u64 share) const {
+        const u64 run = task.by_shares.size > 1 ? task.by_shares.of(share) : share;
+        const u64 plane = (share - run * task.by_shares.size) * task.most, left = task.planes - plane;
+        const Offset at = task.run.at(run);
+        return {run * task.planes + plane, left < task.most ? (u32)left : (u32)task.most, task.a + at.a + (i64)plane * task.in.gap,
+                (u8*)task.out + at.c + (i64)plane * task.results.gap};
     }
 
     GR_HD void fetch(u64 share, u32 stage) const {
+        const Location location = location_of(share);
         u8* const to = share_in(stage);
-        const u8* const from = task.a + share * most * in.bytes;
-        const u32 count = lines_of(share) * (u32)(task.length * sizeof(In)), whole = count / 16 * 16, rest = whole + lane;
-        in.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
-        if (rest < count) to[rest] = from[rest];  // of the last share, where planes are no whole packs
+        const u8* const lowest = task.a + task.in.low;
+        StagedPlanes(task.in, location.a, location.count).each([&](u32 place, const u8* pack, u32 begin, u32 end) {
+            if (begin == 0 || pack >= lowest) return copy_async_part(to + place, pack, end);
+#pragma unroll 1
+            for (u32 byte = begin; byte < end; byte++) to[place + byte] = pack[byte];
+        });
     }
     GR_HD void drain(u64 share, u32 stage) const {
+        typedef typename Word<sizeof(Out)>::type W;
+        const Location location = location_of(share);
         const u8* const from = share_out(stage);
-        u8* const to = (u8*)task.out + share * most * out.bytes;
-        const u32 count = lines_of(share) * (u32)(task.length * sizeof(Out)), whole = count / 16 * 16, rest = whole + lane;
-        out.each(whole, [&](u32 place, u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + place)); });
-        if (rest < count) to[rest] = from[rest];
+        StagedPlanes(task.results, location.out, location.count).each([&](u32 place, const u8* pack, u32 begin, u32 end) {
+            u8* const to = (u8*)pack;
+            if (begin == 0 && end == 16) return __stcs((uint4*)to, *(const uint4*)(from + place));
+#pragma unroll 1
+            for (u32 byte = begin; byte < end; byte += sizeof(Out)) *(W*)(to + byte) = *(const W*)(from + place + byte);
+        });
     }
 
     GR_HD void walk(u64 share, u32 stage) const {
-        const u32 lines = lines_of(share), hop = 32 / width, skip = 32 - hop * width;
-        u32 plane = lane / width, column = lane - plane * width;
+        const Location location = location_of(share);
+        const StagedPlanes in(task.in, location.a, location.count), out(task.results, location.out, location.count);
+        const u64 before = location.plane * rows * columns;
+        const u32 lines = location.count * rows * columns;
+        Line at = first;
 #pragma unroll 1
         for (u32 line = lane; line < lines; line += 32) {
-            take_line(share * most * width + line, share_in(stage) + plane * in.pitch + column * sizeof(In),
-                      share_out(stage) + plane * out.pitch + column * sizeof(Out));
-            const bool wraps = column + skip >= width;
-            plane += hop + wraps;
-            column += skip - (wraps ? width : 0);
+            const i32 from = in.place(at.plane) + (i32)at.row * (i32)task.in.row + (i32)at.column * (i32)task.in.column;
+            const i32 to = out.place(at.plane) + (i32)at.row * (i32)task.results.row + (i32)at.column * (i32)task.results.column;
+            take_line(before + line, share_in(stage) + from, share_out(stage) + to);
+            at.move(hop, rows, columns);
         }
     }
     GR_HD void take_line(u64 line, const u8* from, u8* to) const {
         const State before[1] = {task.carry ? LineEnds<Op>::before(task, line) : Op::identity()};
         LineScan scan(before, task.option);
-        i32 step = (i32)task.step_a, step_out = (i32)task.step_out;
-        if (Reverse) {
-            from += ((u32)task.length - 1) * step;
-            to += ((u32)task.length - 1) * step_out;
-            step = -step;
-            step_out = -step_out;
-        }
+        const i32 step = (i32)task.in.step, step_out = (i32)task.results.step;
         u32 left = (u32)task.length;
 #pragma unroll 1
         for (; left >= batch; left -= batch) {

@@ -406,7 +406,14 @@ FAMILIES = {
     "short lines": Family("scan_shares<LaneLineScan<*", (MANY // 16, 16), 1),
     "short lines of odd length": Family("scan_shares<LaneLineScan<*", (MANY // 3, 3), 1),
     "short lines apart": Family(
-        "scan_lines<*, 1, false, false>", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[:, :, ::-1]
+        "scan_lines<*, 1, false, false>",
+        (MANY // 64 + (1 << 18), 8, 8),
+        1,
+        lambda x: x[:, :, ::-1],
+        method="scan_lines",
+    ),
+    "small planes apart": Family(
+        "scan_shares<SmallLineScan<*", (MANY // 64 + (1 << 18), 8, 8), 1, lambda x: x[::-1, :, ::-1]
     ),
     "small planes": Family("scan_shares<SmallLineScan<*", (MANY // 35, 7, 5), 1),
     "lines by sub-warps": Family(
