@@ -286,10 +286,15 @@ CALLS = {
     "small planes of bytes": call("max", "i1", (801, 9, 3), 1, reverse=True),
     "short lines backwards": planes("sum", "f4", (301, 11), 1, lambda x: x[:, ::-1], carried=True),
     "short lines backwards from the end": planes("sum", "f8", (150, 9), 1, lambda x: x[::-1, ::-1], reverse=True),
-    "short lines with gaps": planes("max", "f4", (203, 13), 1, lambda x: x[:, 1:-1], carried=True, reverse=True),
+    "short lines with gaps by planes": planes(
+        "max", "f4", (203, 13), 1, lambda x: x[:, 1:-1], carried=True, reverse=True
+    ),
     "every other of short lines": planes("min", "i1", (210, 28), 1, lambda x: x[:, ::2], carried=True),
     "every third plane from the last": planes("sum", "i2", (300, 7, 5), 1, lambda x: x[::-3], exclusive=True),
     "distant planes": planes("sum", "f4", (96, 8, 9), 1, lambda x: x[::2, ::-1, 2:], carried=True),
+    "planes begin anywhere": planes(
+        "max", "i1", (90, 50, 5), 2, lambda x: x[::-1, 3:8, 1:], carried=True, reverse=True
+    ),
     "planes in runs": planes("sum", "f4", (4, 40, 3, 7), 3, lambda x: x[::-1, 3:, ::-1], carried=True),
     "planes of rows and columns": planes("sum", "u1", (60, 3, 5, 4), 2, lambda x: x[:, :, ::-1, 1:], carried=True),
     "short lines in turned planes": planes("first", "f2", (90, 6, 5), 1, lambda x: x[:, ::-1].transpose(2, 1, 0)),
@@ -1119,11 +1124,11 @@ DEFECTS = {
     ),
     "a lane stays in its row": ("by.row + (column >= columns)", "by.row", ("planes of rows and columns",)),
     "planes lie as in memory": (
-        "(i32)(plane * (u32)layout.pitch + lead(plane * layout.gap))",
-        "(i32)(plane * layout.gap)",
+        "hop((i32)(planes.pitch ? planes.pitch : planes.gap))",
+        "hop((i32)planes.gap)",
         ("distant planes", "small planes in order"),
     ),
-    "planes begin at packs": ("pitch + lead(plane * layout.gap))", "pitch)", ("distant planes",)),
+    "planes begin at packs": ("layout.pitch && layout.gap % 16", "false", ("planes begin anywhere",)),
     "the first plane lies lowest": (
         "planes.pitch == 0 && planes.gap < 0",
         "false",

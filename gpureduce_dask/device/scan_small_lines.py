@@ -390,7 +390,7 @@ def _planes(arrays: Operands, sizes: Sequence[int], reverse: bool) -> Iterator[P
 
 
 def _around_axis(arrays: Operands) -> tuple[list[Dim], int]:
-    """The axes in the order of memory, others than the scanned one merged where they continue each other, and its place."""
+    """The axes in the order of memory, others than the scanned one merged where they continue each other; its place."""
     length, (a, c) = arrays.shape[arrays.axis], (s[arrays.axis] for s in arrays.strides)
     if length == 1:  # it may lie anywhere
         dims = [*arrays.line_dims()]

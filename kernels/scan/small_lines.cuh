@@ -293,37 +293,51 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
 struct StagedPlanes {
     const PlaneLayout& layout;
     const u32 count;
-    const u8* const low;  // the lowest byte in memory of what is copied first
-    const i32 begin;      // from there to the first plane's first element
+    const u8* const low;   // the lowest byte in memory of what is copied first
+    const i32 begin, hop;  // in shared memory: the first plane's first element, and from one plane to the next
     GR_HD StagedPlanes(const PlaneLayout& planes, const u8* first, u32 many)
         : layout(planes), count(many),
-          low(first - planes.back + (planes.pitch == 0 && planes.gap < 0 ? (many - 1) * planes.gap : 0)),
-          begin((i32)(first - low)) {}
-    GR_HD u32 bytes() const {
-        const u32 gap = (u32)(layout.gap < 0 ? -layout.gap : layout.gap);
-        return (u32)layout.bytes + (layout.pitch ? 0 : (count - 1) * gap);
-    }
-    GR_HD u32 lead(i64 at) const { return (u32)(u64)(low + at) % 16; }
+          low(first - planes.back + (planes.pitch == 0 && planes.gap < 0 ? (i64)(many - 1) * planes.gap : 0)),
+          begin((i32)(first - low) + (i32)lead()), hop((i32)(planes.pitch ? planes.pitch : planes.gap)) {}
+    GR_HD u32 lead() const { return (u32)(u64)low % 16; }
     // Where a plane's first element lies in shared memory.
     GR_HD i32 place(u32 plane) const {
-        if (layout.pitch) return (i32)(plane * (u32)layout.pitch + lead(plane * layout.gap)) + begin;
-        return (i32)lead(0) + begin + (i32)plane * (i32)layout.gap;
+        i32 at = begin + (i32)plane * hop;
+        if (layout.pitch && layout.gap % 16) at += (i32)((u64)(low + plane * layout.gap) % 16) - (i32)lead();
+        return at;
     }
 
-    // All lanes of a warp call. Calls move(place in shared memory, pack of 16 bytes in memory, begin, end) for all packs, of
-    // which bytes from `begin` to below `end` are of the planes.
-    template <class Move> GR_HD void each(Move move) const {
-        const u32 parts = layout.pitch ? count : 1, bytes = this->bytes(), packs = (bytes + 30) / 16;
-        const u32 hop = 32 / packs, skip = 32 - hop * packs;  // from a lane's pack to its next one: parts, and packs
-        u32 part = threadIdx.x % 32 / packs, pack = threadIdx.x % 32 - part * packs;
+    // All lanes of a warp call. Calls whole(place in shared memory, pack of 16 bytes in memory) for all packs that are of the planes,
+    // and part(place, pack, begin, end) for those of which some bytes are.
+    template <class Whole, class Part> GR_HD void each(Whole whole, Part part) const {
+        const u32 lane = threadIdx.x % 32;
+        if (layout.pitch == 0) {
+            const u32 gap = (u32)(layout.gap < 0 ? -layout.gap : layout.gap), end = lead() + (u32)layout.bytes + (count - 1) * gap;
+            const u32 last = end / 16 * 16;
+            const u8* const from = low - lead();
 #pragma unroll 4
-        for (; part < parts;) {
-            const u8* const from = low + part * layout.gap;
-            const u32 before = (u32)(u64)from % 16, at = pack * 16, end = before + bytes;
-            if (at < end)
-                move(part * (u32)layout.pitch + at, from - before + at, pack ? 0 : before, end - at < 16 ? end - at : 16);
+            for (u32 at = (lead() ? 16 : 0) + lane * 16; at < last; at += 512) whole(at, from + at);
+            if (lead() && lane == 0) part(0, from, lead(), end < 16 ? end : 16);
+            if (end > last && lane == 1 && (last > 0 || !lead())) part(last, from + last, 0, end - last);
+            return;
+        }
+        const u32 bytes = (u32)layout.bytes, pitch = (u32)layout.pitch;
+        const bool even = layout.gap % 16 == 0 && bytes % 16 == 0 && lead() == 0;
+        const u32 packs = even ? bytes / 16 : (bytes + 30) / 16, all = count * packs;
+        const u32 next = 32 / packs, skip = 32 - next * packs;  // from a lane's pack to its next one: planes, and packs
+        u32 plane = lane / packs, pack = lane - plane * packs;
+#pragma unroll 4
+        for (u32 at = lane; at < all; at += 32) {
+            const u8* const from = low + plane * layout.gap;
+            if (even) {
+                whole(plane * pitch + pack * 16, from + pack * 16);
+            } else {
+                const u32 before = (u32)(u64)from % 16, begin = pack ? 0 : before, end = before + bytes - pack * 16;
+                if (begin == 0 && (i32)end >= 16) whole(plane * pitch + pack * 16, from - before + pack * 16);
+                else if ((i32)end > 0) part(plane * pitch + pack * 16, from - before + pack * 16, begin, end < 16 ? end : 16);
+            }
             const bool wraps = pack + skip >= packs;
-            part += hop + wraps;
+            plane += next + wraps;
             pack += skip - (wraps ? packs : 0);
         }
     }
@@ -370,9 +384,13 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
         u8* out;
     };
     GR_HD Location location_of(u64 share) const {
-        const u64 run = task.by_shares.size > 1 ? task.by_shares.of(share) : share;
+        u64 run = 0;
+        Offset at = {0, 0, 0};
+        if (task.by_shares.size < task.tiles) {
+            run = task.by_shares.size > 1 ? task.by_shares.of(share) : share;
+            at = task.run.at(run);
+        }
         const u64 plane = (share - run * task.by_shares.size) * task.most, left = task.planes - plane;
-        const Offset at = task.run.at(run);
         return {run * task.planes + plane, left < task.most ? (u32)left : (u32)task.most, task.a + at.a + (i64)plane * task.in.gap,
                 (u8*)task.out + at.c + (i64)plane * task.results.gap};
     }
@@ -381,22 +399,25 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
         const Location location = location_of(share);
         u8* const to = share_in(stage);
         const u8* const lowest = task.a + task.in.low;
-        StagedPlanes(task.in, location.a, location.count).each([&](u32 place, const u8* pack, u32 begin, u32 end) {
-            if (begin == 0 || pack >= lowest) return copy_async_part(to + place, pack, end);
+        StagedPlanes(task.in, location.a, location.count)
+            .each([&](u32 place, const u8* pack) { copy_async(to + place, pack); },
+                  [&](u32 place, const u8* pack, u32 begin, u32 end) {
+                      if (begin == 0 || pack >= lowest) return copy_async_part(to + place, pack, end);
 #pragma unroll 1
-            for (u32 byte = begin; byte < end; byte++) to[place + byte] = pack[byte];
-        });
+                      for (u32 byte = begin; byte < end; byte++) to[place + byte] = pack[byte];
+                  });
     }
     GR_HD void drain(u64 share, u32 stage) const {
         typedef typename Word<sizeof(Out)>::type W;
         const Location location = location_of(share);
         const u8* const from = share_out(stage);
-        StagedPlanes(task.results, location.out, location.count).each([&](u32 place, const u8* pack, u32 begin, u32 end) {
-            u8* const to = (u8*)pack;
-            if (begin == 0 && end == 16) return __stcs((uint4*)to, *(const uint4*)(from + place));
+        StagedPlanes(task.results, location.out, location.count)
+            .each([&](u32 place, const u8* pack) { __stcs((uint4*)pack, *(const uint4*)(from + place)); },
+                  [&](u32 place, const u8* pack, u32 begin, u32 end) {
 #pragma unroll 1
-            for (u32 byte = begin; byte < end; byte += sizeof(Out)) *(W*)(to + byte) = *(const W*)(from + place + byte);
-        });
+                      for (u32 byte = begin; byte < end; byte += sizeof(Out))
+                          *(W*)(pack + byte) = *(const W*)(from + place + byte);
+                  });
     }
 
     GR_HD void walk(u64 share, u32 stage) const {
