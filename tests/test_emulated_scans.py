@@ -296,6 +296,7 @@ CALLS = {
         "max", "i1", (90, 50, 5), 2, lambda x: x[::-1, 3:8, 1:], carried=True, reverse=True
     ),
     "planes in runs": planes("sum", "f4", (4, 40, 3, 7), 3, lambda x: x[::-1, 3:, ::-1], carried=True),
+    "planes alike in other runs": planes("max", "i2", (5, 45, 22), 2, lambda x: x[:, 1:-1]),
     "planes of rows and columns": planes("sum", "u1", (60, 3, 5, 4), 2, lambda x: x[:, :, ::-1, 1:], carried=True),
     "short lines in turned planes": planes("first", "f2", (90, 6, 5), 1, lambda x: x[:, ::-1].transpose(2, 1, 0)),
     "lines of one element": planes("sum", "f4", (1, 120, 9, 4), 0, lambda x: x[:, :, ::3], carried=True),

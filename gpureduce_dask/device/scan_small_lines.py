@@ -302,6 +302,7 @@ class Planes:
     rows: int
     columns: int
     layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
+    aligned_alike: bool  # every plane has one address, modulo 16, in both
 
     @property
     def lines(self) -> int:
@@ -312,7 +313,7 @@ class Planes:
     def in_place(self) -> bool:
         """True where results take the place of elements."""
         one, other = (replace(layout, low=0) for layout in self.layouts)
-        return one == other
+        return one == other and self.aligned_alike
 
 
 def small_lines(
@@ -386,7 +387,8 @@ def _planes(arrays: Operands, sizes: Sequence[int], reverse: bool) -> Iterator[P
                 )
             )
         if max(layout.nbytes for layout in layouts) <= LARGEST_PLANE:
-            yield Planes(tuple(runs), run.size, rows.size, columns.size, (layouts[0], layouts[1]))
+            alike = arrays.phases[0] == arrays.phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
+            yield Planes(tuple(runs), run.size, rows.size, columns.size, (layouts[0], layouts[1]), alike)
 
 
 def _around_axis(arrays: Operands) -> tuple[list[Dim], int]:
