@@ -332,6 +332,19 @@ CALLS = {
     "pairs in lines by sub-warps": call("affine", "f8", (370, 35), 1, carried=True),
     "lines by sub-warps in planes": call("sum", "i4", (20, 22, 66), 2, view=lambda x: x[:, 1:-1, 1:-1], carried=True),
     "strided": call("sum", "f8", (2000,), view=lambda x: x[1::3], carried=True),
+    "every other byte": call("max", "i1", (12_000,), view=lambda x: rising(x)[1::2], carried=True),
+    "every third byte": call("sum", "i1", (18_000,), view=lambda x: x[2::3], reverse=True),
+    "every third byte backwards": call("sum", "i1", (18_000,), view=lambda x: x[::-3], carried=True),
+    "every other half backwards": call("sum", "f2", (9000,), view=lambda x: x[::-2], carried=True),
+    "every third half": call("sum", "f2", (15_000,), view=lambda x: x[1::3], exclusive=True),
+    "every other float": call("sum", "f4", (4000,), view=lambda x: x[::2], carried=True, reverse=True),
+    "every third float backwards": call("sum", "f4", (6000,), view=lambda x: x[::-3], carried=True),
+    "every other float of lines": call("max", "f4", (3, 4000), 1, view=lambda x: x[:, 1::2], carried=True),
+    "every third half of lines backwards": call("sum", "i2", (3, 9000), 1, view=lambda x: x[:, ::-3], carried=True),
+    "any of every other byte": call("any", "?", (20_000,), view=lambda x: late(x, True, 18_003)[1::2]),
+    "all backwards": call("all", "i2", (20_000,), view=lambda x: late(x, False, 5)[::-1], carried=True),
+    "all from the end": call("all", "?", (20_000,), view=lambda x: late(x, False, 5000), reverse=True, carried=True),
+    "any in lines from the end": call("any", "i4", (3, 7001), 1, view=lambda x: late(x, True, 1), reverse=True),
     "backwards": call("affine", "f8", (900,), view=lambda x: x[::-1]),
 }
 CALLS |= {
@@ -684,7 +697,7 @@ DEFECTS = {
         ("maxima of bytes",),
     ),
     "packs behind a first element look for another": (
-        "const typename Emit::Out result = Emit::of(first, option);",
+        "const typename Emit::Out result = Emit::of(state, option);",
         "const typename Emit::Out result = Emit::of(Op::lift(from.at[0], 0), option);",
         ("firsts", "firsts in lines", "firsts in short lines"),
     ),
@@ -1122,6 +1135,22 @@ DEFECTS = {
         "plane += by.plane + (row >= rows);",
         "plane += by.plane;",
         ("small planes",),
+    ),
+    "every step is two": ("step == 2 * Size || step == -2 * Size ? 2 : 3", "2", ("every third half",)),
+    "elements are picked from the first byte on": (
+        "if (offset != Offset) return",
+        "if (false) return",
+        ("every other byte", "every third half"),
+    ),
+    "picked packs are in the order of memory": (
+        "backwards ? flipped<Size>(all) : all;\n            }",
+        "all;\n            }",
+        ("every third byte backwards",),
+    ),
+    "what changes once is taken not to change": (
+        "return state.byte == 0 && acc != 0;",
+        "return false;",
+        ("any of every other byte",),
     ),
     "a lane stays in its row": ("by.row + (column >= columns)", "by.row", ("planes of rows and columns",)),
     "planes lie as in memory": (

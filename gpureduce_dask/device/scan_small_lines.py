@@ -254,6 +254,7 @@ MOST_WASTE = 4  # times the bytes of elements and results, that is worth the cop
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
 LEAST_SHARE, LEAST_SHARE_OF_NARROW = 4096, 2048
 ENOUGH_PLANE_WARPS = 16
+MISALIGNED = 0.9  # shares that begin anywhere: a guess
 PACK = 16  # bytes that are copied together
 
 
@@ -330,7 +331,7 @@ def small_lines(
     if length * max(sizes) > LONGEST_PLANE_LINE:
         return None
     found = [_shares(op, planes, length, sizes, limit) for planes in _planes(arrays, sizes, reverse)]
-    use, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 0, 0, None))
+    use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
     if planes is None or use * MOST_WASTE < 1:
         return None
     shares = [layout.share(count) for layout in planes.layouts]
@@ -352,7 +353,7 @@ def small_lines(
         + struct.pack("52Q", *(n & ((1 << 64) - 1) for n in (*div_words(of_run), *walk_words(planes.runs))))
     )
     ends = [(length - 1) * s[arrays.axis] if reverse else 0 for s in arrays.strides]
-    return Plan((step,), members, starts=tuple(ends), waste=1 / use)
+    return Plan((step,), members, starts=tuple(ends), waste=waste)
 
 
 def _planes(arrays: Operands, sizes: Sequence[int], reverse: bool) -> Iterator[Planes]:
@@ -407,30 +408,23 @@ def _around_axis(arrays: Operands) -> tuple[list[Dim], int]:
 
 def _shares(
     op: Operator, planes: Planes, length: int, sizes: Sequence[int], limit: int
-) -> tuple[float, int, int, Planes]:
-    """How well shares of so many planes use lanes, processors and memory, by the best number of them; and its warps."""
+) -> tuple[float, float, int, int, Planes]:
+    """The best number of planes for a share: how well it uses lanes, processors and memory, the bytes that the memory
+    takes the time of for each of elements and results, the number, and warps."""
     least = LEAST_SHARE if max(sizes) >= 4 else LEAST_SHARE_OF_NARROW
-    useful = planes.lines * length
-    unit = min(planes.count, max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts))
-    best, cut = 0.0, (0, 0)
-    for count in range(unit, max(LANES, -(-least // (useful * max(sizes)))) + unit, unit):
-        count = min(count, planes.count)
+    elements = planes.lines * length
+    unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
+    best, cut = 0.0, (1.0, 0, 0)
+    for count in range(1, min(planes.count, unit + max(LANES, -(-least // (elements * max(sizes))))) + 1):
         one, other = (layout.share(count) for layout in planes.layouts)
         warps = warps_of(op, STAGED_SHARES * one + (0 if planes.in_place else other), limit)
-        lines = count * planes.lines
-        copied = planes.layouts[0].copied(count) + useful * count * sizes[1]
-        use = (
-            lines
-            / (-(-lines // LANES) * LANES)
-            * min(1, warps / ENOUGH_PLANE_WARPS)
-            * min(1, count * useful * max(sizes) / least)
-            * planes.count
-            / (-(-planes.count // count) * count)
-            * useful
-            * count
-            * sum(sizes)
-            / copied
-        )
+        if not warps:
+            break
+        lines, useful = count * planes.lines, count * elements * sum(sizes)
+        memory = useful / (planes.layouts[0].copied(count) + count * elements * sizes[1])
+        memory *= min(1, count * elements * max(sizes) / least) * (MISALIGNED if count % unit else 1)
+        busy = min(1, warps / ENOUGH_PLANE_WARPS)
+        use = memory * busy * lines / (-(-lines // LANES) * LANES) * planes.count / (-(-planes.count // count) * count)
         if use > best * 1.02:
-            best, cut = use, (count, warps)
+            best, cut = use, (1 / (memory * math.sqrt(busy)), count, warps)
     return (best, *cut, planes)

@@ -45,6 +45,12 @@ template <class T> struct Any : Plain<Any<T>, T, boolean> {
     static GR_HD boolean identity() { return {0}; }
     static GR_HD boolean combine(boolean earlier, boolean later) { return {(u8)(earlier.byte | later.byte)}; }
     static GR_HD boolean finalise(boolean state, const f64*) { return state; }
+    // False where a pack leaves a state as it is.
+    template <int V> static GR_HD bool may_change(boolean state, const Pack<T, V>& pack) {
+        Acc acc = start();
+        absorb_pack(acc, pack, 0, 1);
+        return state.byte == 0 && acc != 0;
+    }
     static GR_HD void atomic(boolean* cell, boolean state) {
         u64 at = (u64)cell;  // the aligned word around the byte: others in it gain no bits
         if (state.byte) atomicOr((u32*)(at & ~3ull), 1u << (8 * (u32)(at & 3)));
@@ -67,6 +73,11 @@ template <class T> struct All : Plain<All<T>, T, boolean> {
     static GR_HD boolean identity() { return {1}; }
     static GR_HD boolean combine(boolean earlier, boolean later) { return {(u8)(earlier.byte & later.byte)}; }
     static GR_HD boolean finalise(boolean state, const f64*) { return state; }
+    template <int V> static GR_HD bool may_change(boolean state, const Pack<T, V>& pack) {
+        Acc acc = start();
+        absorb_pack(acc, pack, 0, 1);
+        return state.byte != 0 && acc != 0;
+    }
     static GR_HD void atomic(boolean* cell, boolean state) {
         u64 at = (u64)cell;
         if (!state.byte) atomicAnd((u32*)(at & ~3ull), ~(1u << (8 * (u32)(at & 3))));

@@ -22,6 +22,8 @@ template <class T, bool Last> struct FirstLast : Plain<FirstLast<T, Last>, T, Fi
     typedef FirstLastState<T> State;
     static const bool commutative = false, stops = true, from_last = Last;
     static GR_HD bool is_decided(State state) { return state.seen.byte; }
+    // Of the first element: false where a pack leaves a state as it is.
+    template <int V> static GR_HD bool may_change(State state, const Pack<T, V>&) { return !is_decided(state); }
     static GR_HD State identity() { return {absent<T>(), {0}}; }
     static GR_HD State lift(T x, i64) { return {x, {(u8)!is_nan(x)}}; }
     static GR_HD State combine(State earlier, State later) {

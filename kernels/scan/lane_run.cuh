@@ -112,8 +112,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     template <int Misalignment> using Packs =
         typename Conditional<Misalignment == 0, AlignedPacks<LaneRun>, MisalignedPacks<LaneRun, Misalignment, Run, Reverse>>::type;
     typedef PackScan<Op, Emit, V> Fast;
-    static const bool takes_reversed = ShiftedPowerSums<Op>::exists || FiniteSum<Op, V>::exists || KeepsFirst<Op>::yes;
-    static const bool by_packs = !Exclusive && Fast::exists && (!Reverse || takes_reversed);
+    static const bool by_packs = !Exclusive && Fast::exists;
     template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
 
     // A pack's element number i in the order of the scan.
@@ -124,7 +123,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         else reduce.take(x);
     }
     GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from, i64 index, int k) const {
-        if constexpr (KeepsFirst<Op>::yes || (!Reverse && !KeepsIndex<Op>::yes)) {
+        if constexpr (!KeepsIndex<Op>::yes) {
             reduce.take(in_scan_order(from));
         } else if constexpr (ChangesRarely<Op>::yes) {
             reduce.take(from, lowest_index(index, k));

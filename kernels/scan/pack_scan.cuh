@@ -1,6 +1,5 @@
-// Packs of V elements scanned at once, where that costs less than one element after another: any and all of bytes four to a
-// word, extremes of narrow elements two to an instruction, sums of 16-bit floats two to a rounding, and all that comes behind a
-// first element.
+// Packs of V elements scanned at once, where that costs less than one element after another: extremes of narrow elements two to
+// an instruction, sums of 16-bit floats two to a rounding, and all that comes behind an element that decides.
 #pragma once
 #include "../core/pack.cuh"
 #include "../core/task.cuh"
@@ -23,50 +22,33 @@ struct ElementwiseScan {
 template <bool First, class A, class B> struct Conditional { typedef A type; };
 template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
 
-// Whether any byte up to each was non-zero, or all were, four bytes to a word.
-template <bool All, int V> struct AnyAllBytes {
-    static const bool exists = V % 4 == 0;
-    u32 found;  // 1 in every byte after the byte that decides: a true one for any, a false one for all
-    GR_HD AnyAllBytes(boolean state, const f64*) : found((state.byte != 0) != All ? 0x01010101u : 0) {}
-    GR_HD boolean now() const { return {(u8)((found & 1) != All)}; }
-    GR_HD void run(const Pack<boolean, V>& from, Pack<boolean, V>& to) {
-#pragma unroll
-        for (int w = 0; w < V / 4; w++) {
-            const u32 tops = zeros<1>(((const u32*)&from)[w]);  // the top bit of every zero byte
-            const u32 own = (All ? tops : ~tops) >> 7 & 0x01010101u;
-            found |= own * 0x01010101u;  // in each byte how many decide up to it, 4 at most
-            const u32 seen = (found | found >> 1 | found >> 2) & 0x01010101u;
-            ((u32*)&to)[w] = All ? seen ^ 0x01010101u : seen;
-            found = __byte_perm(seen, 0, 0x3333);
-        }
-    }
-};
-template <int V> struct PackScanOf<Any<boolean>, Final<Any<boolean>, boolean>, V> { typedef AnyAllBytes<false, V> type; };
-template <int V> struct PackScanOf<All<boolean>, Final<All<boolean>, boolean>, V> { typedef AnyAllBytes<true, V> type; };
-
-// The first element: one result for all packs behind it. H200, 2026-11, 256 MiB of bool element by element and so: 243 us and 148.
-template <class T, class Emit, int V> struct FirstScan {
+// any, all and the first element change once, if at all: one result for every element of a pack that leaves the state as it is. H200,
+// 2026-11, first elements of 256 MiB of bool element by element and so: 243 us and 148.
+template <class Op, class Emit, int V> struct ChangesOnceScan {
     static const bool exists = V > 1;
-    typedef FirstLast<T, false> Op;
-    typename Op::State first;
+    typename Op::State state;
     const f64* option;
-    GR_HD FirstScan(typename Op::State before, const f64* options) : first(before), option(options) {}
-    GR_HD typename Op::State now() const { return first; }
-    GR_HD void run(const Pack<T, V>& from, Pack<typename Emit::Out, V>& to) {
-        if (!Op::is_decided(first)) {
+    GR_HD ChangesOnceScan(typename Op::State before, const f64* options) : state(before), option(options) {}
+    GR_HD typename Op::State now() const { return state; }
+    GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
+        if (Op::may_change(state, from)) {
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                first = ScanStep<Op>::of(first, from.at[j]);
-                to.at[j] = Emit::of(first, option);
+                state = ScanStep<Op>::of(state, from.at[j]);
+                to.at[j] = Emit::of(state, option);
             }
             return;
         }
-        const typename Emit::Out result = Emit::of(first, option);
+        const typename Emit::Out result = Emit::of(state, option);
 #pragma unroll
         for (int j = 0; j < V; j++) to.at[j] = result;
     }
 };
-template <class T, class Emit, int V> struct PackScanOf<FirstLast<T, false>, Emit, V> { typedef FirstScan<T, Emit, V> type; };
+template <class T, class Emit, int V> struct PackScanOf<Any<T>, Emit, V> { typedef ChangesOnceScan<Any<T>, Emit, V> type; };
+template <class T, class Emit, int V> struct PackScanOf<All<T>, Emit, V> { typedef ChangesOnceScan<All<T>, Emit, V> type; };
+template <class T, class Emit, int V> struct PackScanOf<FirstLast<T, false>, Emit, V> {
+    typedef ChangesOnceScan<FirstLast<T, false>, Emit, V> type;
+};
 
 // Running extremes of a pack of elements of one or two bytes, two lanes of 16 bits to an instruction.
 template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {

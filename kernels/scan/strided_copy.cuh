@@ -1,5 +1,5 @@
 // Copies of lines that do not lie one after another in memory, or not at the alignment of the others, into shared memory and out of
-// it: whole packs of a contiguous span at any alignment, else unit by unit.
+// it: whole packs of a contiguous span at any alignment, packs of every second or third element, else unit by unit.
 #pragma once
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
@@ -98,6 +98,83 @@ template <bool Second, int Elements, int Size> struct ContiguousSpan {
             }
         }
         __syncwarp();
+    }
+};
+
+// A pack of every so many elements of packs one after another, from byte Offset on.
+template <int Size, int Apart, int Offset> GR_HD uint4 picked(const uint4 (&packs)[Apart]) {
+    u32 words[4 * Apart], out[4];
+#pragma unroll
+    for (int i = 0; i < Apart; i++) {
+        words[4 * i] = packs[i].x;
+        words[4 * i + 1] = packs[i].y;
+        words[4 * i + 2] = packs[i].z;
+        words[4 * i + 3] = packs[i].w;
+    }
+#pragma unroll
+    for (int w = 0; w < 4; w++) {
+        int at[4];  // the bytes of a word
+#pragma unroll
+        for (int i = 0; i < 4; i++) at[i] = (4 * w + i) / Size * Apart * Size + Offset + (4 * w + i) % Size;
+        const u32 low = __byte_perm(words[at[0] / 4], words[at[1] / 4], at[0] % 4 | (4 + at[1] % 4) << 4);
+        const u32 high = __byte_perm(words[at[2] / 4], words[at[3] / 4], at[2] % 4 | (4 + at[3] % 4) << 4);
+        out[w] = Size == 4 ? words[at[0] / 4] : __byte_perm(low, high, 0x5410);
+    }
+    return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+// A share of every second or third element of a line, forwards or backwards: of packs of memory those elements are picked that
+// are the operand's.
+template <bool Second, int Elements, int Size> struct SteppedSpan {
+    static const int packs = Elements * Size / 16, V = 16 / Size;
+    bool exists, backwards;
+    u32 apart, offset;  // elements from one to the next; the first one's bytes in its pack
+    const u8* base;     // where the first pack's memory begins
+
+    // `from` is the operand's first element.
+    template <class Start> GR_HD SteppedSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
+        const i64 step = Second ? task.step_b : task.step_a;
+        backwards = step < 0;
+        apart = step == 2 * Size || step == -2 * Size ? 2 : 3;
+        if (Size > 4 || (apart == 3 && step != 3 * Size && step != -3 * Size)) return;
+        if (task.length < Elements || !start.whole) return;
+        // Elements come before and behind the share's, so that all of its packs are the operand's.
+        if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
+        const u8* lowest = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step;
+        if (backwards) lowest += (V - 1) * step;
+        offset = (u32)((u64)lowest % 16);
+        base = lowest - offset;
+        exists = offset < apart * Size;
+    }
+    // All lanes of a warp call.
+    GR_HD void fetch(u8* to) const {
+        if constexpr (Size <= 4) {
+            if (apart == 2) fetch_picked<2, 0>(to);
+            else fetch_picked<3, 0>(to);
+        }
+    }
+    template <int Apart, int Offset> GR_HD void fetch_picked(u8* to) const {
+        if constexpr (Offset + Size < Apart * Size)
+            if (offset != Offset) return fetch_picked<Apart, Offset + Size>(to);
+        const int lane = threadIdx.x % 32, batch = 2;
+        const i64 ahead = backwards ? -16 * Apart : 16 * Apart;
+        const u8* from = base + lane * ahead;
+#pragma unroll 1
+        for (int pack = lane; pack < packs; pack += 32 * batch) {
+            uint4 found[batch][Apart];
+#pragma unroll
+            for (int i = 0; i < batch; i++, from += 32 * ahead) {
+                if (pack + 32 * i >= packs) break;
+#pragma unroll
+                for (int j = 0; j < Apart; j++) found[i][j] = *(const uint4*)(from + 16 * j);
+            }
+#pragma unroll
+            for (int i = 0; i < batch; i++) {
+                if (pack + 32 * i >= packs) break;
+                const uint4 all = picked<Size, Apart, Offset>(found[i]);
+                *(uint4*)(to + (pack + 32 * i) * 16) = backwards ? flipped<Size>(all) : all;
+            }
+        }
     }
 };
 
@@ -307,6 +384,11 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
             if (span.exists) {
                 span.fetch(to);
                 return span.phase | (span.backwards ? BACKWARDS : 0);
+            }
+            const SteppedSpan<Second, Elements, Size> stepped(task, from, start);
+            if (stepped.exists) {
+                stepped.fetch(to);
+                return 0;
             }
         }
     }

@@ -105,7 +105,8 @@ class Call:
         arrays = self.operands()
         order = device_scan._memory_order(arrays[0], self.axis)
         empty = np.empty([arrays[0].shape[a] for a in order], self.bound.result).transpose(np.argsort(order))
-        lead = arrays[0].ctypes.data % 16 // arrays[0].itemsize
+        are_neighbours = arrays[0].strides[order[-1]] == arrays[0].itemsize
+        lead = arrays[0].ctypes.data % 16 // arrays[0].itemsize if are_neighbours else 0
         arrays.append(aligned(empty, lead * self.bound.result.itemsize % 16))
         operands = scan_task.Operands(
             tuple(arrays[0].shape[a] for a in order),
