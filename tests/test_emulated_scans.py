@@ -1143,8 +1143,8 @@ DEFECTS = {
         ("every other byte", "every third half"),
     ),
     "picked packs are in the order of memory": (
-        "backwards ? flipped<Size>(all) : all;\n            }",
-        "all;\n            }",
+        "backwards ? flipped<Size>(all) : all;\n        }",
+        "all;\n        }",
         ("every third byte backwards",),
     ),
     "what changes once is taken not to change": (

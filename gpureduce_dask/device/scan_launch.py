@@ -69,8 +69,8 @@ class Room:
 
 
 def of_results(first: Any, order: list[int], size: int, dtype: Any) -> Room:
-    """For results of so many bytes, laid out as the first operand, and aligned as one whose elements are neighbours. Without
-    a dtype, for states."""
+    """For results of so many bytes, laid out as the first operand, and aligned alike where its elements are neighbours.
+    Without a dtype, for states."""
     shape = first.shape
     are_neighbours = not order or first.strides[order[-1]] == first.itemsize
     lead = first.data.ptr % 16 // first.itemsize * size if are_neighbours else 0

@@ -101,26 +101,17 @@ template <bool Second, int Elements, int Size> struct ContiguousSpan {
     }
 };
 
-// A pack of every so many elements of packs one after another, from byte Offset on.
-template <int Size, int Apart, int Offset> GR_HD uint4 picked(const uint4 (&packs)[Apart]) {
-    u32 words[4 * Apart], out[4];
-#pragma unroll
-    for (int i = 0; i < Apart; i++) {
-        words[4 * i] = packs[i].x;
-        words[4 * i + 1] = packs[i].y;
-        words[4 * i + 2] = packs[i].z;
-        words[4 * i + 3] = packs[i].w;
+// A word of every so many elements of words one after another, from byte Offset on.
+template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
+    if constexpr (Size == 4) {
+        return words[Offset / 4];
+    } else {  // where the word's bytes lie
+        const int one = Offset, two = Size == 1 ? one + Apart : one + 1;
+        const int three = Size == 1 ? two + Apart : one + Apart * Size, four = Size == 1 ? three + Apart : three + 1;
+        const u32 low = __byte_perm(words[one / 4], words[two / 4], one % 4 | (4 + two % 4) << 4);
+        const u32 high = __byte_perm(words[three / 4], words[four / 4], three % 4 | (4 + four % 4) << 4);
+        return __byte_perm(low, high, 0x5410);
     }
-#pragma unroll
-    for (int w = 0; w < 4; w++) {
-        int at[4];  // the bytes of a word
-#pragma unroll
-        for (int i = 0; i < 4; i++) at[i] = (4 * w + i) / Size * Apart * Size + Offset + (4 * w + i) % Size;
-        const u32 low = __byte_perm(words[at[0] / 4], words[at[1] / 4], at[0] % 4 | (4 + at[1] % 4) << 4);
-        const u32 high = __byte_perm(words[at[2] / 4], words[at[3] / 4], at[2] % 4 | (4 + at[3] % 4) << 4);
-        out[w] = Size == 4 ? words[at[0] / 4] : __byte_perm(low, high, 0x5410);
-    }
-    return make_uint4(out[0], out[1], out[2], out[3]);
 }
 
 // A share of every second or third element of a line, forwards or backwards: of packs of memory those elements are picked that
@@ -156,24 +147,25 @@ template <bool Second, int Elements, int Size> struct SteppedSpan {
     template <int Apart, int Offset> GR_HD void fetch_picked(u8* to) const {
         if constexpr (Offset + Size < Apart * Size)
             if (offset != Offset) return fetch_picked<Apart, Offset + Size>(to);
-        const int lane = threadIdx.x % 32, batch = 2;
+        const int lane = threadIdx.x % 32;
         const i64 ahead = backwards ? -16 * Apart : 16 * Apart;
         const u8* from = base + lane * ahead;
-#pragma unroll 1
-        for (int pack = lane; pack < packs; pack += 32 * batch) {
-            uint4 found[batch][Apart];
+#pragma unroll 2
+        for (int pack = lane; pack < packs; pack += 32, from += 32 * ahead) {
+            u32 words[4 * Apart];
 #pragma unroll
-            for (int i = 0; i < batch; i++, from += 32 * ahead) {
-                if (pack + 32 * i >= packs) break;
-#pragma unroll
-                for (int j = 0; j < Apart; j++) found[i][j] = *(const uint4*)(from + 16 * j);
+            for (int i = 0; i < Apart; i++) {
+                const uint4 four = *(const uint4*)(from + 16 * i);
+                words[4 * i] = four.x;
+                words[4 * i + 1] = four.y;
+                words[4 * i + 2] = four.z;
+                words[4 * i + 3] = four.w;
             }
+            u32 out[4];
 #pragma unroll
-            for (int i = 0; i < batch; i++) {
-                if (pack + 32 * i >= packs) break;
-                const uint4 all = picked<Size, Apart, Offset>(found[i]);
-                *(uint4*)(to + (pack + 32 * i) * 16) = backwards ? flipped<Size>(all) : all;
-            }
+            for (int i = 0; i < 4; i++) out[i] = picked<Size, Apart, Offset>(words + i * Apart);
+            const uint4 all = make_uint4(out[0], out[1], out[2], out[3]);
+            *(uint4*)(to + pack * 16) = backwards ? flipped<Size>(all) : all;
         }
     }
 };
