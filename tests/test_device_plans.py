@@ -487,6 +487,28 @@ def test_launches_are_within_limits(
         check_launch(step, chosen(step.kernel), op)
 
 
+@pytest.mark.parametrize("count", [2, 24, 77, BATCH])
+def test_launches_read_what_was_written(count: int) -> None:
+    """Of so many chunks, whose columns are taken end to end, too, with some left over."""
+    for shape, axis in [
+        ((60, 90), 0),
+        ((33, 60, 5), 1),
+        ((7, 41, 90), 1),
+        ((100, 3), 0),
+        ((257, 35), 0),
+        ((61, 1001), 0),
+    ]:
+        for op, indexed in table_operators():
+            strides = tuple(contiguous(shape, n) for n in op.itemsizes)
+            plan, _ = plan_of(Chunk(shape, op.itemsizes, strides, (axis,), indexed), op, count, "ticket")
+            for way, _, launches in plan.every():
+                written = {"chunk"}
+                for step in launches:
+                    assert step.reads in written, (way, shape, op.type)
+                    written |= {step.writes} | ({"partials"} if step.partial_states else set())
+                assert launches, (way, shape, op.type)
+
+
 def test_two_tiles_of_rows_are_no_more_than_any_gpu_has() -> None:
     for length in (8100, 8193, 12000):
         chunk = Chunk((256, length), (1,), ((length, 1),), (1,))

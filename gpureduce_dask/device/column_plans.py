@@ -140,6 +140,9 @@ class ColumnPlanner(Planner):
         apart = run.a // size
         least = vector // math.gcd(vector, apart)
         few = self.read / tuning.STATES_A_READ / (self.cells * op.state_bytes)
+        if self.chunks > 1:  # they may go by chunk too, which those left over need
+            by_chunk = min(self.read / 2 / (self.chunks * op.state_bytes), tuning.TICKETS)
+            few = min(few, by_chunk * line.size / (self.cells * apart))
         most = int(min(few, run.size / 2)) // least
 
         def threads_a_slot(times: int) -> float:
