@@ -125,6 +125,9 @@ SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of 
     ((3, 700, 130), 1, lambda x: x[::-1, :, 2:]),
     ((20, 130), 0, None),
     ((900, 8), 0, lambda x: x[:, ::2]),
+    ((30_001, 11), 1, lambda x: x[1:, ::-1]),
+    ((300, 41, 10), 2, lambda x: x[::-1, 1:-1]),
+    ((100_003,), 0, lambda x: x[1::2]),
 ]
 OTHERS = [  # operator, dtype, shape and axis of kernels that those do not meet
     ("any", "float32", (100_003,), 0),  # any_all.cuh
