@@ -415,7 +415,9 @@ def _shares(
     elements = planes.lines * length
     unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
     best, cut = 0.0, (1.0, 0, 0)
-    for count in range(1, min(planes.count, unit + max(LANES, -(-least // (elements * max(sizes))))) + 1):
+    most = min(planes.count, unit + max(LANES, -(-least // (elements * max(sizes)))))
+    each = 1 if most <= 2 * LANES else unit
+    for count in range(each, most + 1, each):
         one, other = (layout.share(count) for layout in planes.layouts)
         warps = warps_of(op, STAGED_SHARES * one + (0 if planes.in_place else other), limit)
         if not warps:
