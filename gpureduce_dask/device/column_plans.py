@@ -72,10 +72,12 @@ class ColumnPlanner(Planner):
             yield "outer runs of columns", self.least_folded, self._outer_runs
 
     def _may_go_by_chunk(self) -> bool:
-        """Whether each block may keep to runs of one chunk, one stride apart: there are tickets enough, and states that
-        blocks leave, of each chunk, are few beside what is read."""
-        left = self.chunks * self.cells * self.op.state_bytes
-        return self.chunks > 1 and len(self.runs) <= 1 and self.cells <= tuning.TICKETS and left <= self.read / 2
+        """Whether each block may keep to runs of one chunk, one stride apart."""
+        return self.chunks > 1 and len(self.runs) <= 1 and self.cells <= self._most_by_chunk()
+
+    def _most_by_chunk(self) -> int:
+        """Cells, at most: for which there are tickets, and whose states of each chunk are few beside what is read."""
+        return min(tuning.TICKETS, int(self.read // (2 * self.chunks * self.op.state_bytes)))
 
     def _outer_runs(self) -> Steps:
         return outer_runs_as_rows(self, ColumnPlanner, self.runs)
@@ -141,8 +143,7 @@ class ColumnPlanner(Planner):
         least = vector // math.gcd(vector, apart)
         few = self.read / tuning.STATES_A_READ / (self.cells * op.state_bytes)
         if self.chunks > 1:  # they may go by chunk too, which those left over need
-            by_chunk = min(self.read / 2 / (self.chunks * op.state_bytes), tuning.TICKETS)
-            few = min(few, by_chunk * line.size / (self.cells * apart))
+            few = min(few, self._most_by_chunk() * line.size / (self.cells * apart))
         most = int(min(few, run.size / 2)) // least
 
         def threads_a_slot(times: int) -> float:
