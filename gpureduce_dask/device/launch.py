@@ -21,15 +21,20 @@ from .plans import CHUNK, FLAT, PARTIALS, Launch
 from .task import base_bytes, more_bytes
 
 MOST_BYTES = 4096  # of a kernel's parameters
-STREAMS = 64  # whose tickets are kept
+STREAMS = 64  # whose tickets are kept, and zeros
+ZEROS = 4 << 20  # bytes that are zeroed at once, for the next launches of a stream
+MOST_ZEROS = ZEROS // 8  # of a launch that has some of them
+ZEROS_ALIGNMENT = 512
 PER_THREAD_STREAM = 2  # one handle, another stream in each thread; those below are the device's own, for good
 
 _POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 _PLAIN = struct.Struct("6Q")  # and its only Base
 
 Base = tuple[int, int, int]
-_tickets: dict[tuple[int, int, int], Any] = {}
-_tickets_lock = threading.Lock()
+_Stream = tuple[int, int, int]  # a device, a stream's handle there, and what tells it from others that had the handle
+_tickets: dict[_Stream, Any] = {}
+_zeros: dict[_Stream, tuple[Any, int]] = {}  # memory, and how much of it launches have had
+_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -116,6 +121,29 @@ def fill_zeros(address: int, nbytes: int, stream: int) -> None:
     _runtime().memset(address, 0, nbytes, stream)
 
 
+def zeros(nbytes: int, device: int, stream: int) -> tuple[Any, int]:
+    """Device memory that is zero once the stream gets there, and its address. The memory is to be kept until what
+    uses it is on the stream, and is used once.
+
+    Launches that need little have parts of memory that is zeroed for many of them, which saves each a launch. A graph
+    that a stream captures runs more than once: it has memory of its own, and zeroes it each time.
+    """
+    if nbytes > MOST_ZEROS or (stream >= PER_THREAD_STREAM and _runtime().is_capturing(stream)):
+        memory = _new_zeros(nbytes, stream)
+        return memory, memory.ptr
+    key = _key(device, stream)
+    with _lock:
+        memory, used = _zeros.pop(key, (None, ZEROS))
+        if used + nbytes <= ZEROS:
+            _zeros[key] = memory, _aligned(used + nbytes)
+            return memory, memory.ptr + used
+    memory = _new_zeros(ZEROS, stream)
+    with _lock:
+        _zeros[key] = memory, _aligned(nbytes)
+        _drop_old(_zeros)
+    return memory, memory.ptr
+
+
 def to_host(arrays: Sequence[Any]) -> list[Any]:
     """NumPy copies of contiguous arrays of bytes on one GPU, with one wait for all."""
     import cupy
@@ -158,21 +186,37 @@ def _allocate_again(nbytes: int) -> Any:
         ) from error
 
 
-def _tickets_of(device: int, stream: int) -> Any:
-    """This stream's counters: zero before and after every launch, so its launches may share them.
+def _new_zeros(nbytes: int, stream: int) -> Any:
+    memory = allocate(nbytes)
+    fill_zeros(memory.ptr, nbytes, stream)
+    return memory
 
-    A handle does not name a stream for good: the next one may get that of a stream whose launches still run.
-    """
-    key = (device, stream, _runtime().stream_id(stream) if stream >= PER_THREAD_STREAM else 0)
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ZEROS_ALIGNMENT) * ZEROS_ALIGNMENT
+
+
+def _key(device: int, stream: int) -> _Stream:
+    """A handle does not name a stream for good: the next one may get that of a stream whose launches still run."""
+    return device, stream, _runtime().stream_id(stream) if stream >= PER_THREAD_STREAM else 0
+
+
+def _drop_old(kept: dict[_Stream, Any]) -> None:
+    if len(kept) > STREAMS:
+        del kept[next(iter(kept))]  # who launches with it still holds it
+
+
+def _tickets_of(device: int, stream: int) -> Any:
+    """This stream's counters: zero before and after every launch, so its launches may share them."""
+    key = _key(device, stream)
     found = _tickets.get(key)
     if found is None:
         import cupy
 
-        zeros = cupy.zeros(tuning.TICKETS, "u4")
-        with _tickets_lock:
-            found = _tickets.setdefault(key, zeros)
-            if len(_tickets) > STREAMS:
-                del _tickets[next(iter(_tickets))]  # who launches with them still holds them
+        counters = cupy.zeros(tuning.TICKETS, "u4")
+        with _lock:
+            found = _tickets.setdefault(key, counters)
+            _drop_old(_tickets)
     return found
 
 
@@ -266,6 +310,7 @@ def _runtime() -> Any:
         ndarray=cupy.ndarray,
         alloc=cupy.cuda.alloc,
         memset=cupy.cuda.runtime.memsetAsync,
+        is_capturing=cupy.cuda.runtime.streamIsCapturing,
         stream_id=_stream_ids(),
     )
 

@@ -93,7 +93,7 @@ def scan(
     if carry is None and index and prepared.counts:
         carry = _identities(_ends(chunks[0].shape, axis), bound)
     ahead = None if carry is None else _lined_up(carry, prepared.kept, axis, prepared.state_bytes)
-    _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total, index)
+    _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total, index, device)
     if total is not None and prepared.is_turned:
         total = _restored(total, prepared, bound)
     return target if prepared.final else _finalised(target, bound, out), total
@@ -271,16 +271,16 @@ def _restored(total: Any, prepared: Prepared, bound: Bound) -> Any:
     return contiguous.in_c_order(total)
 
 
-def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any, index: int) -> None:
+def _run(prepared: Prepared, arrays: Chunks, carry: int, total: Any, index: int, device: int) -> None:
     """Launch the steps one after another. Scratch goes back to the pool at once: its next use is behind them."""
     stream, plan = launch.current_stream(), prepared.plan
-    scratch, states, ticket = None, 0, 0
-    if plan.scratch_bytes:
+    scratch, states, ticket = None, 0, 0  # scratch is kept until the launches are on the stream
+    if plan.zeroes_scratch:
+        scratch, states = launch.zeros(plan.scratch_bytes, device, stream)
+        ticket = states + plan.scratch_bytes - 16
+    elif plan.scratch_bytes:
         scratch = launch.allocate(plan.scratch_bytes)
         states = scratch.ptr
-        if plan.zeroes_scratch:
-            launch.fill_zeros(states, plan.scratch_bytes, stream)
-            ticket = states + plan.scratch_bytes - 16
     firsts = [a.data.ptr + start for a, start in zip(arrays, plan.starts, strict=True)]
     second = firsts[1] if len(firsts) > 2 else 0
     totals = 0 if total is None else total.data.ptr

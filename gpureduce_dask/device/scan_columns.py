@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from . import scan_task
 from .layout import Dim
 from .scan_task import (
+    ENTRY,
     RING_SLOTS,
     SECTOR,
     STAGES,
@@ -186,7 +187,6 @@ FEW_CHAINS = PROCESSORS // 2
 # H200, 4 GiB, 2026-11, down (n, 64), (n, 1024), (n, 8192) of float32 0.77, 0.79, 0.91 and 0.83, 0.83, 0.96, of float16
 # down (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
-ENTRY = 16  # bytes of a row's reciprocals
 FEW_STRIPS = 16  # all alike; of more the last one has fewer columns
 RADIX = 8  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
 

@@ -10,8 +10,8 @@ import re
 
 from . import scan_columns
 from .layout import Dim
-from .scan_columns import ENTRY, LANES, Cut
-from .scan_task import SECTOR, Operands, Operator, Plan, Step, flag
+from .scan_columns import LANES, Cut
+from .scan_task import ENTRY, SECTOR, Operands, Operator, Plan, Step, flag
 from .tuning import PROCESSORS  # among which strips are divided evenly
 
 # Operators with much to do for each byte. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy in tiles and alone, down

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from .layout import Dim
-from .scan_task import Operands, Operator, Plan, Step, flag, is_contiguous, words
+from .scan_task import ENTRY, Operands, Operator, Plan, Step, flag, is_contiguous, words
 from .task import div_words, walk_words
 
 LANES = 32
@@ -31,7 +31,8 @@ RESIDENT = 1024  # threads of a processor, at least: fewer lines are better off 
 COLUMN_BYTES = 16  # bytes of a thread's columns
 COLUMN_STATES = 64  # and of their states
 BATCH = 64  # bytes that a thread loads at once
-HEAVY_ROWS = 4  # of means and variances, whose code is long, at most
+HEAVY = ("Mean<", "Var<", "Std<")  # whose code is long
+HEAVY_ROWS = 4  # of those, at most
 WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
 MOST_OF_VECTOR = 8  # elements, at most
 
@@ -129,13 +130,14 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
         walk=planes,
         by_lines=blocks,
     )
-    step = Step(name, blocks * (lines // columns.size), threads)
+    table = ENTRY * length if op.type.startswith(HEAVY) else 0
+    step = Step(name, blocks * (lines // columns.size), threads, table)
     return Plan((step,), members, starts=tuple(starts), chain=length * each)
 
 
 def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
-    if op.type.startswith(("Mean<", "Var<", "Std<")):
+    if op.type.startswith(HEAVY):
         most = min(most, most_of_heavy)
     return 1 << min(max(1, most).bit_length() - 1, (length - 1).bit_length())
 

@@ -16,6 +16,7 @@ SINGLE_PASS = "look-back"
 METHODS = (SINGLE_PASS, "reduce-then-scan")
 
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
+ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciprocal_table.cuh)
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")

@@ -117,7 +117,7 @@ template <class Work> struct Pipeline {
     // All lanes of the warps that scan call, each warp for its share of every tile.
     GR_HD void scan() const {
         PendingState pending[WRITE_DELAY];  // of the WRITE_DELAY rounds before this one
-        u32 taken = Work::prefetches_tile && threadIdx.x == 0 ? take_tile() : 0;  // the tile number of the round three ahead
+        u32 taken = Work::prefetches_tile && threadIdx.x == 0 ? take_tile() : 0;  // the number of the tile that is fetched next
 #pragma unroll
         for (int i = 0; i < 2 && !Work::prefetches_tile; i++) fetch_first(i);
         typename Traits::RegisterTile elements;
@@ -130,15 +130,16 @@ template <class Work> struct Pipeline {
             }
             if (round >= WRITE_DELAY && location(round - WRITE_DELAY).tile >= tiles) return;
             arrive_at(fold_barrier(round), barrier_threads);
-            if (round >= WRITE_DELAY) {
-                if (Work::prefetches_tile && warp == 0) {  // the barrier or flag below shows the location to the other warps
-                    if (lane == 0) {
-                        location(round + 2) = taken_location(round + 2, taken);
-                        taken = take_tile();  // nothing waits for it in this round
-                        if (!Work::barrier_on_prefix) raise(&work.ring().taken, round + 3);
-                    }
-                    __syncwarp();
+            const bool shown_by_barrier = Work::prefetches_tile && Work::barrier_on_prefix && round >= WRITE_DELAY;
+            if (Work::prefetches_tile && warp == 0) {  // the barrier or flag below shows the location to the other warps
+                if (lane == 0) {
+                    location(round + 2) = taken_location(round + 2, taken);
+                    taken = take_tile();  // nothing waits for it in this round
+                    if (!shown_by_barrier) raise(&work.ring().taken, round + 3);
                 }
+                __syncwarp();
+            }
+            if (round >= WRITE_DELAY) {
                 if (Work::barrier_on_prefix) {
                     wait_at(prefix_barrier(round - WRITE_DELAY), barrier_threads);
                 } else {
@@ -155,7 +156,7 @@ template <class Work> struct Pipeline {
                                   (round + STATE_SLOTS - WRITE_DELAY) % STATE_SLOTS, location(round - 1), (round - 1) % stages,
                                   pending[WRITE_DELAY - 1], elements);
             if (Traits::keeps_elements || round >= WRITE_DELAY) __syncwarp();
-            if (!Work::prefetches_tile || (!Work::barrier_on_prefix && round >= WRITE_DELAY)) {
+            if (!shown_by_barrier) {
                 if (represents_warp(lane)) await(&work.ring().taken, round + 3);
                 __syncwarp();
             }
@@ -172,21 +173,27 @@ template <class Work> struct Pipeline {
     // of the block before it (H200, 2026-11: 60 us until all of them wrote; 2^28 float32 0.93 of a copy and 0.87). Where chains are
     // many, neighbours do not wait for each other, and blocks out of step are better (a cube's middle axis 0.95 and 0.93).
     GR_HD void run() const {
+        const int first = Work::prefetches_tile ? 2 : STAGES;  // tiles that are known before any is folded
         if (threadIdx.x == 0) {
-            begin_flag(&work.ring().taken, STAGES, 0, 1);
+            begin_flag(&work.ring().taken, first, 0, 1);
             begin_flag(&work.ring().found, 0, 1, 32);
             begin_named(1, 4 * WRITE_DELAY, barrier_threads);
         }
         if constexpr (Work::prefetches_tile) {
 #pragma unroll 1
-            for (int i = 0; i < STAGES; i++) {
+            for (int i = 0; i < first; i++) {
                 if (threadIdx.x == 0) location(i) = taken_location(i, take_tile());
                 __syncthreads();
-                if (i < 2 && warp < Warps) fetch_first(i);
+                if (warp < Warps) fetch_first(i);
             }
         } else {
-            if (threadIdx.x == 0)
-                for (int i = 0; i < STAGES; i++) location(i) = taken_location(i, take_tile());
+            if (threadIdx.x == 0) {
+                u32 taken[first];
+#pragma unroll
+                for (int i = 0; i < first; i++) taken[i] = take_tile();
+#pragma unroll
+                for (int i = 0; i < first; i++) location(i) = taken_location(i, taken[i]);
+            }
             __syncthreads();
         }
         if (warp < Warps) scan();

@@ -39,12 +39,13 @@ struct ReciprocalTable {
         for (int j = 0; j < V; j++) alike = alike && before[j].count == first;
         return __all_sync(0xffffffffu, alike || !has);
     }
+    static GR_HD Entry entry_of(f64 number, f64 fewer) {
+        const f64 freedom = number - fewer;
+        return {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
+    }
     GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer) {
         count = start + (f64)first;
-        for (u32 row = threadIdx.x % 32; row < rows; row += 32) {
-            const f64 number = count + (f64)(row + 1), freedom = number - fewer;
-            ((Entry*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
-        }
+        for (u32 row = threadIdx.x % 32; row < rows; row += 32) ((Entry*)table)[row] = entry_of(count + (f64)(row + 1), fewer);
         next = (const Entry*)table;
     }
     GR_HD void pass(int rows) {
@@ -73,7 +74,7 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     typedef typename Op::State State;
     typedef MeanOf<T> Mean;
     static const bool wide = sizeof(Result) == 8;  // all digits count, and squares may be past the range of binary64
-    static const int few = 64;                     // elements after which the mean is no longer updated with every row
+    static const int few = 64;  // elements after which the mean is no longer updated with every row; where not wide, at once
     Mean mean[V], m2[V];     // of the rows before the tile; m2 only where wide
     f64 sum[V], squares[V];  // of the tile's rows, about the mean; where not wide, squares are those of all rows
     const f64* option;
@@ -114,7 +115,7 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
         if (count == 0) {
 #pragma unroll
             for (int j = 0; j < V; j++) mean[j] = Mean{cast<f64>(from[0].at[j])};
-        } else if (count < few) {
+        } else if (wide && count < few) {
             settle();
         }
 #pragma unroll

@@ -4,11 +4,13 @@
 #include "../core/line.cuh"
 #include "../core/pack.cuh"
 #include "../core/scan_task.cuh"
+#include "../core/shared.cuh"
 #include "../core/state.cuh"
 #include "../core/task.cuh"
 #include "../warp/reduce.cuh"
 #include "../warp/scan.cuh"
 #include "column_ops.cuh"
+#include "reciprocal_table.cuh"
 #include "scan_state.cuh"
 
 // All lanes of a warp call, each with Count results a warp's width apart, of which lane 0's first goes to `row`, at any alignment.
@@ -112,7 +114,7 @@ struct ThreadColumnScan {
     typedef typename Emit::Out Out;
     static const int columns = Groups * Vector;
     typedef ThreadColumnOps<Op, Emit, columns, Exclusive> Ops;
-    typedef typename Ops::Scan ColumnsScan;
+    typedef SerialColumnOps<Op, Emit, columns, Exclusive> Tables;
     const Scan& task;
     const u64 plane, first, column;  // the warp's first column, and the thread's
     const u8 *a, *b;                 // of its next row
@@ -169,7 +171,7 @@ struct ThreadColumnScan {
         out += task.step_out;
     }
     // Rows, or with Last what is left of them, all of which are loaded before the first is scanned.
-    template <bool Whole, bool Last> GR_HD void take(ColumnsScan& scan) {
+    template <bool Whole, bool Last, class Columns> GR_HD void take(Columns& scan) {
         Pack<In, columns> batch[Batch];
 #pragma unroll
         for (int i = 0; i < Batch; i++)
@@ -177,21 +179,46 @@ struct ThreadColumnScan {
         const auto put = [&](int, const Pack<Out, columns>& row) { store<Whole>(row); };
         scan_batch<Pack<Out, columns>, (Batch < Ops::together ? Batch : Ops::together), !Last>(scan, batch, left, put);
     }
-    template <bool Whole> GR_HD void run() {
-        State state[columns];
-#pragma unroll
-        for (int j = 0; j < columns; j++)
-            state[j] = task.carry && has<Whole>(j / Vector) ? LineEnds<Op>::before(task, line(j)) : Op::identity();
-        ColumnsScan scan(state, task.option);
-        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+    // By counts: of rows, where nothing comes before them, so that one table does for all columns.
+    template <bool Whole, bool ByCounts, class Columns> GR_HD void run(Columns& scan) {
         for (u64 batch = 0; left >= Batch; left -= Batch, batch++) {
             take<Whole, false>(scan);
-            rebase<Op, Emit, columns>(scan, batch, task.option);
+            if constexpr (!ByCounts) rebase<Op, Emit, columns>(scan, batch, task.option);
         }
         if (left > 0) take<Whole, true>(scan);
 #pragma unroll
         for (int j = 0; j < columns; j++)
             if (task.totals && has<Whole>(j / Vector)) LineEnds<Op>::keep(task, line(j), scan.after(j));
+    }
+    template <bool Whole> GR_HD void run(const ReciprocalTable::Entry* table) {
+        State state[columns];
+#pragma unroll
+        for (int j = 0; j < columns; j++)
+            state[j] = task.carry && has<Whole>(j / Vector) ? LineEnds<Op>::before(task, line(j)) : Op::identity();
+        if constexpr (Tables::uses_table) {
+            if (!task.carry) {
+                typename Tables::EqualCounts scan(state, task.option);
+                scan.next = table;
+                return run<Whole, true>(scan);
+            }
+        }
+        typename Ops::Scan scan(state, task.option);
+        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+        run<Whole, false>(scan);
+    }
+    // All threads of the block call. Shared memory: the table, an Entry an element of a line. One block barrier, where there is one.
+    GR_HD void run() {
+        const ReciprocalTable::Entry* table = nullptr;
+        if constexpr (Tables::uses_table) {
+            ReciprocalTable::Entry* const entries = (ReciprocalTable::Entry*)GR_SHARED;
+            if (!task.carry)
+                for (u32 i = threadIdx.x; i < task.length; i += Threads)
+                    entries[i] = ReciprocalTable::entry_of(i + 1, task.option[0]);
+            __syncthreads();
+            table = entries;
+        }
+        if (is_whole()) run<true>(table);
+        else run<false>(table);
     }
 };
 
@@ -199,9 +226,7 @@ struct ThreadColumnScan {
 template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnOps<Op, Emit, 1, Exclusive>::resident / Threads)
     scan_thread_columns(const __grid_constant__ Scan task) {
-    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Contiguous, Exclusive> work(task);
-    if (work.is_whole()) work.template run<true>();
-    else work.template run<false>();
+    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Contiguous, Exclusive>(task).run();
 }
 
 // Lines at any strides: a thread takes a line, or a part of one; or a warp does (Lanes), where elements of a line are neighbours in
