@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import threading
 from collections.abc import Iterator
@@ -250,6 +251,84 @@ def test_tickets_of_few_streams_are_kept(streams) -> None:
     for streams[0x1000] in range(3 * launch.STREAMS):
         launch._tickets_of(0, 0x1000)
     assert len(launch._tickets) == launch.STREAMS
+
+
+class Zeroed:
+    """A GPU whose memory is counted through: what was zeroed, and on which stream."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.end, self.filled, self.capturing = 1 << 20, [], False
+        self.numbers = {0x1000: 7, 0x2000: 8}
+        monkeypatch.setattr(launch, "_zeros", {})
+        runtime = SimpleNamespace(
+            stream_id=self.numbers.__getitem__, alloc=self.alloc, memset=self.fill, is_capturing=lambda stream: self.capturing
+        )
+        monkeypatch.setattr(launch, "_runtime", lambda: runtime)
+
+    def alloc(self, nbytes: int) -> Any:
+        at, self.end = self.end, self.end + nbytes
+        return SimpleNamespace(ptr=at)
+
+    def fill(self, address: int, value: int, nbytes: int, stream: int) -> None:
+        self.filled.append((address, address + nbytes, stream))
+
+    def ask(self, nbytes: int, device: int = 0, stream: int = 0) -> tuple[int, int]:
+        """A part of memory that was zeroed on its stream."""
+        memory, at = launch.zeros(nbytes, device, stream)
+        assert any(a <= at and at + nbytes <= b and s == stream for a, b, s in self.filled)
+        assert memory.ptr <= at and at % 16 == 0
+        return at, at + nbytes
+
+
+@pytest.fixture
+def zeroed(monkeypatch: pytest.MonkeyPatch) -> Zeroed:
+    return Zeroed(monkeypatch)
+
+
+def test_zeros_are_given_once(zeroed) -> None:
+    sizes = [16, 300, 5000, launch.MOST_ZEROS, launch.MOST_ZEROS - 16, launch.MOST_ZEROS + 16, 3 * launch.ZEROS] * 9
+    parts = sorted(zeroed.ask(n, device, stream) for n in sizes for device in (0, 1) for stream in (0, 0x1000, 0x2000))
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(parts))
+    assert len(zeroed.filled) < len(parts)
+
+
+def test_small_zeros_take_few_launches(zeroed) -> None:
+    for _ in range(1000):
+        zeroed.ask(launch.ZEROS_ALIGNMENT)
+    assert len(zeroed.filled) == 1
+
+
+def test_a_stream_that_gets_the_handle_of_another_has_zeros_of_its_own(zeroed) -> None:
+    zeroed.ask(16, stream=0x1000)
+    zeroed.numbers[0x1000] += 100
+    zeroed.ask(16, stream=0x1000)
+    assert len(zeroed.filled) == 2
+
+
+def test_zeros_of_few_streams_are_kept(zeroed) -> None:
+    for zeroed.numbers[0x1000] in range(3 * launch.STREAMS):
+        zeroed.ask(16, stream=0x1000)
+    assert len(launch._zeros) == launch.STREAMS
+
+
+def test_a_captured_launch_zeroes_its_memory_each_time(zeroed) -> None:
+    zeroed.ask(16, stream=0x1000)
+    zeroed.capturing = True
+    parts = [zeroed.ask(16, stream=0x1000) for _ in range(3)]
+    assert zeroed.filled[1:] == [(*part, 0x1000) for part in parts]
+    zeroed.capturing = False
+    assert zeroed.ask(16, stream=0x1000)[0] < parts[0][0] and len(zeroed.filled) == 4
+
+
+def test_zeros_that_cannot_be_had_are_asked_for_again(zeroed, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(nbytes: int) -> Any:
+        raise MemoryError(nbytes)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(launch, "allocate", nothing)
+        with pytest.raises(MemoryError):
+            launch.zeros(16, 0, 0)
+    assert zeroed.ask(16) == (1 << 20, (1 << 20) + 16)
 
 
 @pytest.mark.parametrize("text", [GOOD, "struct Largest {};"], ids=["good", "bad"])

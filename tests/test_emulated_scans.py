@@ -1132,8 +1132,8 @@ DEFECTS = {
         ("clusters", "clusters before each"),
     ),
     "a lane stays in its plane": (
-        "plane += by.plane + (row >= rows);",
-        "plane += by.plane;",
+        "from.move(ends_row, ends_plane);",
+        "from.move(ends_row, false);",
         ("small planes",),
     ),
     "every step is two": ("step == 2 * Size || step == -2 * Size ? 2 : 3", "2", ("every third half",)),

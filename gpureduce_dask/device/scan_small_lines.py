@@ -29,10 +29,10 @@ LONGEST_COLUMN = 64  # elements. (84, n) of float32 62 us and by a thread a line
 THREADS = 256
 RESIDENT = 1024  # threads of a processor, at least: fewer lines are better off with a thread each, at any strides
 COLUMN_BYTES = 16  # bytes of a thread's columns
-COLUMN_STATES = 64  # and of their states
+COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that have a table of 24 bytes each
 BATCH = 64  # bytes that a thread loads at once
 HEAVY = ("Mean<", "Var<", "Std<")  # whose code is long
-HEAVY_ROWS = 4  # of those, at most
+HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
 WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
 MOST_OF_VECTOR = 8  # elements, at most
 
@@ -97,7 +97,7 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     *planes, columns = kept
     vector = _column_vector(op, arrays, columns, planes)
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
-    groups = max(1, min(COLUMN_BYTES // nbytes, COLUMN_STATES // (vector * op.state_bytes)))
+    groups = max(1, min(COLUMN_BYTES // nbytes, _states_of_columns(op) // (vector * op.state_bytes)))
     groups = 1 << (groups.bit_length() - 1)
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
@@ -130,16 +130,25 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
         walk=planes,
         by_lines=blocks,
     )
-    table = ENTRY * length if op.type.startswith(HEAVY) else 0
+    table = threads // LANES * _table_of_counts(op, length)
     step = Step(name, blocks * (lines // columns.size), threads, table)
     return Plan((step,), members, starts=tuple(starts), chain=length * each)
+
+
+def _table_of_counts(op: Operator, length: int) -> int:
+    """Bytes of shared memory for reciprocals of the counts of lines without carries (kernels/scan/reciprocal_table.cuh)."""
+    return ENTRY * length if op.type.startswith(HEAVY) else 0
 
 
 def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(HEAVY):
-        most = min(most, most_of_heavy)
+        most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else most_of_heavy)
     return 1 << min(max(1, most).bit_length() - 1, (length - 1).bit_length())
+
+
+def _states_of_columns(op: Operator) -> int:
+    return COLUMN_MOMENTS if op.type.startswith(HEAVY) and op.state_bytes <= COLUMN_MOMENTS // 4 else COLUMN_STATES
 
 
 def _column_vector(op: Operator, arrays: Operands, columns: Dim, planes: Sequence[Dim]) -> int:
@@ -147,7 +156,7 @@ def _column_vector(op: Operator, arrays: Operands, columns: Dim, planes: Sequenc
     sizes = (*op.itemsizes, op.out_bytes)
     if len(sizes) > 2 or columns.a != sizes[0] or sizes[0] > WIDEST_OF_VECTORS:
         return 1
-    vector = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // max(sizes), COLUMN_STATES // op.state_bytes))
+    vector = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // max(sizes), _states_of_columns(op) // op.state_bytes))
     for i, size in enumerate(sizes):
         offsets = (arrays.phases[i], arrays.strides[i][arrays.axis], *(dim.c if i else dim.a for dim in planes))
         vector = min(vector, max(1, math.gcd(COLUMN_BYTES, columns.size * size, *offsets) // size))
@@ -332,7 +341,8 @@ def small_lines(
     length = arrays.shape[arrays.axis]
     if length * max(sizes) > LONGEST_PLANE_LINE:
         return None
-    found = [_shares(op, planes, length, sizes, limit) for planes in _planes(arrays, sizes, reverse)]
+    table = _table_of_counts(op, length)
+    found = [_shares(op, planes, length, sizes, limit - table) for planes in _planes(arrays, sizes, reverse)]
     use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
     if planes is None or use * MOST_WASTE < 1:
         return None
@@ -346,7 +356,7 @@ def small_lines(
         name,
         min(-(-tiles // warps), processors),
         LANES * warps,
-        warps * (STAGED_SHARES * shares[0] + shares[1]),
+        warps * (STAGED_SHARES * shares[0] + shares[1]) + table,
     )
     members = (
         struct.pack("6Q", tiles, length, planes.count, count, planes.rows, planes.columns)

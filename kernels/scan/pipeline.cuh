@@ -187,13 +187,8 @@ template <class Work> struct Pipeline {
                 if (warp < Warps) fetch_first(i);
             }
         } else {
-            if (threadIdx.x == 0) {
-                u32 taken[first];
-#pragma unroll
-                for (int i = 0; i < first; i++) taken[i] = take_tile();
-#pragma unroll
-                for (int i = 0; i < first; i++) location(i) = taken_location(i, taken[i]);
-            }
+            if (threadIdx.x == 0)
+                for (int i = 0; i < first; i++) location(i) = taken_location(i, take_tile());
             __syncthreads();
         }
         if (warp < Warps) scan();

@@ -39,13 +39,12 @@ struct ReciprocalTable {
         for (int j = 0; j < V; j++) alike = alike && before[j].count == first;
         return __all_sync(0xffffffffu, alike || !has);
     }
-    static GR_HD Entry entry_of(f64 number, f64 fewer) {
-        const f64 freedom = number - fewer;
-        return {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
-    }
     GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer) {
         count = start + (f64)first;
-        for (u32 row = threadIdx.x % 32; row < rows; row += 32) ((Entry*)table)[row] = entry_of(count + (f64)(row + 1), fewer);
+        for (u32 row = threadIdx.x % 32; row < rows; row += 32) {
+            const f64 number = count + (f64)(row + 1), freedom = number - fewer;
+            ((Entry*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
+        }
         next = (const Entry*)table;
     }
     GR_HD void pass(int rows) {

@@ -7,6 +7,7 @@
 #include "column_ops.cuh"
 #include "moments_scan.cuh"
 #include "pack_scan.cuh"
+#include "reciprocal_table.cuh"
 #include "scan_state.cuh"
 #include "warp_share.cuh"
 
@@ -300,11 +301,9 @@ struct StagedPlanes {
           low(first - planes.back + (planes.pitch == 0 && planes.gap < 0 ? (i64)(many - 1) * planes.gap : 0)),
           begin((i32)(first - low) + (i32)lead()), hop((i32)(planes.pitch ? planes.pitch : planes.gap)) {}
     GR_HD u32 lead() const { return (u32)(u64)low % 16; }
-    // Where a plane's first element lies in shared memory.
-    GR_HD i32 place(u32 plane) const {
-        i32 at = begin + (i32)plane * hop;
-        if (layout.pitch && layout.gap % 16) at += (i32)((u64)(low + plane * layout.gap) % 16) - (i32)lead();
-        return at;
+    // Where planes are copied each by itself, each has an alignment of its own: bytes that one lies behind `begin` and its hops.
+    GR_HD i32 shift(u32 plane) const {
+        return layout.pitch && layout.gap % 16 ? (i32)((u64)(low + plane * layout.gap) % 16) - (i32)lead() : 0;
     }
 
     // All lanes of a warp call. Calls whole(place in shared memory, pack of 16 bytes in memory) for all packs that are of the planes,
@@ -347,8 +346,10 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    // No ops that assume finite elements: nothing is folded before, by which that could be checked.
-    typedef typename Conditional<ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
+    typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
+    // No ops that assume finite elements: nothing is folded before, by which that could be checked. Where there is a table, this is
+    // for lines with carries alone.
+    typedef typename Conditional<Tables::uses_table || ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
                                  ColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
     static const int ahead = 2;
     static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
@@ -357,13 +358,18 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
         u32 plane, row, column;
         GR_HD Line(u32 number, u32 rows, u32 columns)
             : plane(number / (rows * columns)), row(number % (rows * columns) / columns), column(number % columns) {}
-        GR_HD void move(const Line& by, u32 rows, u32 columns) {
-            column += by.column;
-            row += by.row + (column >= columns);
-            column -= column >= columns ? columns : 0;
-            plane += by.plane + (row >= rows);
-            row -= row >= rows ? rows : 0;
+    };
+    // Where a lane's lines begin in shared memory, from one to the next, but for the shift of their plane.
+    struct Places {
+        i32 at, step, row_wrap, plane_wrap;  // bytes, and how many more where a row of lines ends, and a plane
+        GR_HD Places(const StagedPlanes& planes, const Line& first, const Line& hop, u32 rows, u32 columns)
+            : at(planes.begin + of(planes, first)), step(of(planes, hop)),
+              row_wrap((i32)planes.layout.row - (i32)columns * (i32)planes.layout.column),
+              plane_wrap(planes.hop - (i32)rows * (i32)planes.layout.row) {}
+        static GR_HD i32 of(const StagedPlanes& planes, const Line& line) {
+            return (i32)line.plane * planes.hop + (i32)line.row * (i32)planes.layout.row + (i32)line.column * (i32)planes.layout.column;
         }
+        GR_HD void move(bool ends_row, bool ends_plane) { at += step + (ends_row ? row_wrap : 0) + (ends_plane ? plane_wrap : 0); }
     };
     const SmallLines& task;
     const u32 lane, rows, columns;
@@ -420,23 +426,58 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
                   });
     }
 
+    // A table of as many entries as a line has elements, for lines before which nothing comes.
+    GR_HD u8* table() const { return GR_SHARED + Warps * ((ahead + 1) * task.in.share + task.results.share); }
+    // All threads of the block call, before all else. One block barrier, where there is a table.
+    GR_HD void prepare() const {
+        if constexpr (Tables::uses_table) {
+            if (threadIdx.x < 32) fresh().fill(0, (u32)task.length, table(), task.option[0]);
+            __syncthreads();
+        }
+    }
+    // All lanes of a warp call.
+    GR_HD typename Tables::EqualCounts fresh() const {
+        const State none[1] = {Op::identity()};
+        return {none, task.option};
+    }
     GR_HD void walk(u64 share, u32 stage) const {
+        if constexpr (Tables::uses_table) {
+            if (!task.carry) {
+                auto scan = fresh();
+                scan.next = (const ReciprocalTable::Entry*)table();
+                return walk_lines(share, stage, [&](u64) { return scan; });
+            }
+        }
+        walk_lines(share, stage, [&](u64 line) {
+            const State before[1] = {task.carry ? LineEnds<Op>::before(task, line) : Op::identity()};
+            return LineScan(before, task.option);
+        });
+    }
+    // Begin: how a line is scanned from its first element on.
+    template <class Begin> GR_HD void walk_lines(u64 share, u32 stage, const Begin& begin) const {
         const Location location = location_of(share);
         const StagedPlanes in(task.in, location.a, location.count), out(task.results, location.out, location.count);
         const u64 before = location.plane * rows * columns;
         const u32 lines = location.count * rows * columns;
-        Line at = first;
+        Places from(in, first, hop, rows, columns), to(out, first, hop, rows, columns);
+        u32 plane = first.plane, row = first.row, column = first.column;
 #pragma unroll 1
         for (u32 line = lane; line < lines; line += 32) {
-            const i32 from = in.place(at.plane) + (i32)at.row * (i32)task.in.row + (i32)at.column * (i32)task.in.column;
-            const i32 to = out.place(at.plane) + (i32)at.row * (i32)task.results.row + (i32)at.column * (i32)task.results.column;
-            take_line(before + line, share_in(stage) + from, share_out(stage) + to);
-            at.move(hop, rows, columns);
+            auto scan = begin(before + line);
+            take_line(scan, share_in(stage) + from.at + in.shift(plane), share_out(stage) + to.at + out.shift(plane));
+            if (task.totals) LineEnds<Op>::keep(task, before + line, scan.after(0));
+            column += hop.column;
+            const bool ends_row = column >= columns;
+            column -= ends_row ? columns : 0;
+            row += hop.row + ends_row;
+            const bool ends_plane = row >= rows;
+            row -= ends_plane ? rows : 0;
+            plane += hop.plane + ends_plane;
+            from.move(ends_row, ends_plane);
+            to.move(ends_row, ends_plane);
         }
     }
-    GR_HD void take_line(u64 line, const u8* from, u8* to) const {
-        const State before[1] = {task.carry ? LineEnds<Op>::before(task, line) : Op::identity()};
-        LineScan scan(before, task.option);
+    template <class Columns> GR_HD void take_line(Columns& scan, const u8* from, u8* to) const {
         const i32 step = (i32)task.in.step, step_out = (i32)task.results.step;
         u32 left = (u32)task.length;
 #pragma unroll 1
@@ -463,6 +504,5 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
             scan.rows(row, found);
             put_pack<Out, 1>(to + i * step_out, found[0]);
         }
-        if (task.totals) LineEnds<Op>::keep(task, line, scan.after(0));
     }
 };

@@ -171,54 +171,45 @@ struct ThreadColumnScan {
         out += task.step_out;
     }
     // Rows, or with Last what is left of them, all of which are loaded before the first is scanned.
-    template <bool Whole, bool Last, class Columns> GR_HD void take(Columns& scan) {
-        Pack<In, columns> batch[Batch];
+    template <bool Whole, int Rows, bool Last, class Columns> GR_HD void take(Columns& scan) {
+        Pack<In, columns> batch[Rows];
 #pragma unroll
-        for (int i = 0; i < Batch; i++)
+        for (int i = 0; i < Rows; i++)
             if (!Last || i < left) load<Whole>(batch[i]);
         const auto put = [&](int, const Pack<Out, columns>& row) { store<Whole>(row); };
-        scan_batch<Pack<Out, columns>, (Batch < Ops::together ? Batch : Ops::together), !Last>(scan, batch, left, put);
+        scan_batch<Pack<Out, columns>, (Rows < Ops::together ? Rows : Ops::together), !Last>(scan, batch, left, put);
     }
-    // By counts: of rows, where nothing comes before them, so that one table does for all columns.
-    template <bool Whole, bool ByCounts, class Columns> GR_HD void run(Columns& scan) {
-        for (u64 batch = 0; left >= Batch; left -= Batch, batch++) {
-            take<Whole, false>(scan);
-            if constexpr (!ByCounts) rebase<Op, Emit, columns>(scan, batch, task.option);
-        }
-        if (left > 0) take<Whole, true>(scan);
+    template <bool Whole, int Rows, class Columns> GR_HD void take_all(Columns& scan) {
+        for (; left >= Rows; left -= Rows) take<Whole, Rows, false>(scan);
+        if (Rows > 1 && left > 0) take<Whole, Rows, true>(scan);
 #pragma unroll
         for (int j = 0; j < columns; j++)
             if (task.totals && has<Whole>(j / Vector)) LineEnds<Op>::keep(task, line(j), scan.after(j));
     }
-    template <bool Whole> GR_HD void run(const ReciprocalTable::Entry* table) {
+    // The state before a column; of one that does not exist, that of the first.
+    template <bool Whole> GR_HD State before(int j, const State& first) const {
+        if (!task.carry) return Op::identity();
+        return has<Whole>(j / Vector) ? LineEnds<Op>::before(task, line(j)) : first;
+    }
+    // All lanes of a warp call. Shared memory: an Entry for each element of a line and each warp, where counts have a table.
+    template <bool Whole> GR_HD void run() {
         State state[columns];
 #pragma unroll
-        for (int j = 0; j < columns; j++)
-            state[j] = task.carry && has<Whole>(j / Vector) ? LineEnds<Op>::before(task, line(j)) : Op::identity();
+        for (int j = 0; j < columns; j++) state[j] = before<Whole>(j, j > 0 ? state[0] : Op::identity());
         if constexpr (Tables::uses_table) {
-            if (!task.carry) {
+            if (!task.carry || ReciprocalTable::counts_agree(state, has<Whole>(0))) {
                 typename Tables::EqualCounts scan(state, task.option);
-                scan.next = table;
-                return run<Whole, true>(scan);
+                scan.begin(0, (u32)left, GR_SHARED + threadIdx.x / 32 * left * sizeof(ReciprocalTable::Entry));
+                __syncwarp();
+                return take_all<Whole, Batch>(scan);
             }
+            AnyColumnScan<Op, Emit, columns, Exclusive> scan(state, task.option);
+            return take_all<Whole, 1>(scan);
+        } else {
+            typename Ops::Scan scan(state, task.option);
+            if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+            take_all<Whole, Batch>(scan);
         }
-        typename Ops::Scan scan(state, task.option);
-        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
-        run<Whole, false>(scan);
-    }
-    // All threads of the block call. Shared memory: the table, an Entry an element of a line. One block barrier, where there is one.
-    GR_HD void run() {
-        const ReciprocalTable::Entry* table = nullptr;
-        if constexpr (Tables::uses_table) {
-            ReciprocalTable::Entry* const entries = (ReciprocalTable::Entry*)GR_SHARED;
-            if (!task.carry)
-                for (u32 i = threadIdx.x; i < task.length; i += Threads)
-                    entries[i] = ReciprocalTable::entry_of(i + 1, task.option[0]);
-            __syncthreads();
-            table = entries;
-        }
-        if (is_whole()) run<true>(table);
-        else run<false>(table);
     }
 };
 
@@ -226,7 +217,9 @@ struct ThreadColumnScan {
 template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnOps<Op, Emit, 1, Exclusive>::resident / Threads)
     scan_thread_columns(const __grid_constant__ Scan task) {
-    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Contiguous, Exclusive>(task).run();
+    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Contiguous, Exclusive> work(task);
+    if (work.is_whole()) work.template run<true>();
+    else work.template run<false>();
 }
 
 // Lines at any strides: a thread takes a line, or a part of one; or a warp does (Lanes), where elements of a line are neighbours in

@@ -286,6 +286,44 @@ def test_bits_are_the_same_every_time(dtype):
         assert bool((again == first).all())
 
 
+SUMMED = [((1 << 20,), 0), ((4096, 513), 0), ((9001, 33), 0)]  # by rows, strips, contiguous columns: tiles look back
+
+
+def test_streams_and_many_scans_of_each():
+    """More than share zeros, on streams that come and go, whose handles come again."""
+    bound = OPERATORS["sum"].bind(np.dtype("i8"))
+    xs = [cp.random.default_rng(0).integers(0, 9, shape, dtype="i8") for shape, _ in SUMMED]
+    wanted = [cp.cumsum(x, axis) for x, (_, axis) in zip(xs, SUMMED, strict=True)]
+    cp.cuda.Device().synchronize()
+    right = []
+    for i in range(120):
+        stream = cp.cuda.Stream(non_blocking=True) if i % 3 == 0 else cp.cuda.Stream.null
+        with stream:
+            for x, want, (_, axis) in zip(xs, wanted, SUMMED, strict=True):
+                right.append((device_scan((x,), bound, axis)[0] == want).all())
+    cp.cuda.Device().synchronize()
+    assert all(map(bool, right)) and len(right) == 360
+
+
+@pytest.mark.parametrize(("shape", "axis"), SUMMED)
+def test_a_captured_scan_runs_again(shape, axis):
+    bound, x, out = OPERATORS["sum"].bind(np.dtype("i8")), cp.ones(shape, "i8"), cp.empty(shape, "i8")
+    stream = cp.cuda.Stream(non_blocking=True)
+    with stream:
+        for _ in range(3):  # what is allocated while the stream captures is there
+            device_scan((x,), bound, axis, out=out, with_total=False)
+        stream.synchronize()
+        stream.begin_capture()
+        device_scan((x,), bound, axis, out=out, with_total=False)
+        graph = stream.end_capture()
+        for factor in (2, 3, 5):
+            x *= factor
+            graph.launch(stream)
+            device_scan((x,), bound, axis, with_total=False)  # between two runs of the graph
+            stream.synchronize()
+            assert bool((out == cp.cumsum(x, axis)).all())
+
+
 def rounded(sums, dtype):
     """Sums in binary64 rounded once: by NumPy, or to the upper half of a binary32 that knows what was cut off."""
     if dtype.name == "float16":
