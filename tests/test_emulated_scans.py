@@ -382,9 +382,9 @@ CALLS |= {
     "counted in planes of columns": counted("nanargmin", "f4", (40, 70, 3), 1, "ContiguousColumnScan"),
     "counted in small planes": counted("argmax", "f8", (450, 7, 5), 1, "SmallLineScan"),
     "counted in lines by lanes": counted("argmin", "i2", (701, 9), 1, "LaneLineScan", exclusive=True),
-    "counted in lines by sub-warps": counted("argmax", "f4", (400, 43), 1, "SubwarpLineScan"),
+    "counted in lines by sub-warps": counted("argmax", "f4", (400, 43), 1, "SubwarpLineScan, single"),
     "complex maxima in columns": counted("max", "c8", (200, 40), 0, "StripScan"),
-    "complex minima by sub-warps": counted("nanmin", "c16", (90, 37), 1, "SubwarpLineScan"),
+    "complex minima by sub-warps": counted("nanmin", "c16", (90, 37), 1, "SubwarpLineScan, single"),
     "two operands in segments": call("affine", "f8", (5, 170), 1, segmented=True, carried=True),
     "two operands in segments of columns": call(
         "affine", "f8", (170, 5), 0, segmented=True, exclusive=True, reverse=True
@@ -1152,7 +1152,7 @@ DEFECTS = {
         "return false;",
         ("any of every other byte",),
     ),
-    "a lane stays in its row": ("by.row + (column >= columns)", "by.row", ("planes of rows and columns",)),
+    "a lane stays in its row": ("row += hop.row + ends_row;", "row += hop.row;", ("planes of rows and columns",)),
     "planes lie as in memory": (
         "hop((i32)(planes.pitch ? planes.pitch : planes.gap))",
         "hop((i32)planes.gap)",

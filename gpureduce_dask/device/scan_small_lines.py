@@ -214,7 +214,8 @@ def subwarp_lines(
         option=op.option,
         walk=arrays.line_dims(),
     )
-    return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=run)
+    cost = "SubwarpLineScan, single" if pack == 1 else ""
+    return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=run, cost=cost)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:

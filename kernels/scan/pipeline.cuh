@@ -12,6 +12,7 @@
 const int WRITE_DELAY = 2;                // rounds between a tile's folding and its writing
 const int STAGES = WRITE_DELAY + 2;       // tiles in shared memory
 const int STATE_SLOTS = WRITE_DELAY + 1;  // rounds whose states are in use
+const int FIRST_TILES = 2;                // that are fetched before any is folded
 const int RING_SLOTS = 8;                 // tiles of a block that are in use by any of its warps, at most
 
 // In shared memory: the tiles of a block's rounds, and how far its warps are.
@@ -75,6 +76,12 @@ template <class Work> struct Pipeline {
     GR_HD u32 take_tile() const { return Traits::take_tile(work, ticket); }
     GR_HD TileLocation taken_location(u32 round, u32 taken) const { return work.location_of(Traits::tile_of(work, round, taken)); }
 
+    // One lane of a block calls. The tile of a round, which the other warps may then use.
+    GR_HD void take_for(u32 round) const {
+        location(round) = taken_location(round, take_tile());
+        raise(&work.ring().taken, round + 1);
+    }
+
     // Named barriers of a round: its tile is folded; its prefixes are found, where Work says `barrier_on_prefix`. A number is used
     // again by the same look-back warps 2 WRITE_DELAY rounds later: all warps have passed it by then.
     static GR_HD u32 fold_barrier(u32 round) { return 1 + round % (2 * WRITE_DELAY); }
@@ -86,6 +93,9 @@ template <class Work> struct Pipeline {
     // ...
     GR_HD void run_look_back() const {
         const u32 look_back_warp = (warp - Warps) % LookBackWarps;
+        if (!Work::prefetches_tile && warp == Warps && lane == 0)
+            for (u32 round = FIRST_TILES; round < STAGES; round++) take_for(round);
+        __syncwarp();
         for (u32 round = (warp - Warps) / LookBackWarps;; round += WRITE_DELAY) {
             wait_at(fold_barrier(round), barrier_threads);
             if (location(round).tile >= tiles) return;
@@ -102,13 +112,12 @@ template <class Work> struct Pipeline {
             // An access to global memory for which the warps that scan need not wait.
             if (!Work::prefetches_tile && look_back_warp == 0 && lane == 0) {
                 await(&work.ring().taken, round + STAGES);
-                location(round + STAGES) = taken_location(round + STAGES, take_tile());
-                raise(&work.ring().taken, round + STAGES + 1);
+                take_for(round + STAGES);
             }
         }
     }
 
-    // All lanes of a warp that scans call, for each of the two rounds whose tiles are fetched before the first is folded.
+    // All lanes of a warp that scans call, for each of the first tiles.
     GR_HD void fetch_first(int round) const {
         if (location(round).tile < tiles) work.fetch(location(round), round);
         commit_copies();
@@ -118,8 +127,6 @@ template <class Work> struct Pipeline {
     GR_HD void scan() const {
         PendingState pending[WRITE_DELAY];  // of the WRITE_DELAY rounds before this one
         u32 taken = Work::prefetches_tile && threadIdx.x == 0 ? take_tile() : 0;  // the number of the tile that is fetched next
-#pragma unroll
-        for (int i = 0; i < 2 && !Work::prefetches_tile; i++) fetch_first(i);
         typename Traits::RegisterTile elements;
         for (u32 round = 0;; round++) {
             PendingState now = Work::no_pending();
@@ -168,28 +175,20 @@ template <class Work> struct Pipeline {
         }
     }
 
-    // All threads of the block call. A block that takes tiles early takes its first ones
-    // one after another, in which time the other blocks have theirs: with four neighbours each, every block would wait for the last
-    // of the block before it (H200, 2026-11: 60 us until all of them wrote; 2^28 float32 0.93 of a copy and 0.87). Where chains are
-    // many, neighbours do not wait for each other, and blocks out of step are better (a cube's middle axis 0.95 and 0.93).
+    // All threads of the block call. A block takes its first tiles one after another, in which time the other blocks have theirs:
+    // with four neighbours each, every block would wait for the last of the block before it (H200, 2026-11: 60 us until all of them
+    // wrote; 2^28 float32 0.93 of a copy and 0.87).
     GR_HD void run() const {
-        const int first = Work::prefetches_tile ? 2 : STAGES;  // tiles that are known before any is folded
         if (threadIdx.x == 0) {
-            begin_flag(&work.ring().taken, first, 0, 1);
+            begin_flag(&work.ring().taken, FIRST_TILES, 0, 1);
             begin_flag(&work.ring().found, 0, 1, 32);
             begin_named(1, 4 * WRITE_DELAY, barrier_threads);
         }
-        if constexpr (Work::prefetches_tile) {
 #pragma unroll 1
-            for (int i = 0; i < first; i++) {
-                if (threadIdx.x == 0) location(i) = taken_location(i, take_tile());
-                __syncthreads();
-                if (warp < Warps) fetch_first(i);
-            }
-        } else {
-            if (threadIdx.x == 0)
-                for (int i = 0; i < first; i++) location(i) = taken_location(i, take_tile());
+        for (int i = 0; i < FIRST_TILES; i++) {
+            if (threadIdx.x == 0) location(i) = taken_location(i, take_tile());
             __syncthreads();
+            if (warp < Warps) fetch_first(i);
         }
         if (warp < Warps) scan();
         else run_look_back();

@@ -38,6 +38,7 @@ ORDER = {
     "SmallLineScan": (2000, 1 << 60),
     "AnyAllScan": (0, 1 << 60),
     "SubwarpLineScan": (360, 1 << 60),
+    "SubwarpLineScan, single": (360, 1 << 60),
     "RowScan": (0, 1 << 60),
     "ClusterColumnScan": (0, 1 << 60),
     "ContiguousColumnScan": (0, 1 << 60),
