@@ -261,7 +261,10 @@ class Zeroed:
         self.numbers = {0x1000: 7, 0x2000: 8}
         monkeypatch.setattr(launch, "_zeros", {})
         runtime = SimpleNamespace(
-            stream_id=self.numbers.__getitem__, alloc=self.alloc, memset=self.fill, is_capturing=lambda stream: self.capturing
+            stream_id=self.numbers.__getitem__,
+            alloc=self.alloc,
+            memset=self.fill,
+            is_capturing=lambda stream: self.capturing,
         )
         monkeypatch.setattr(launch, "_runtime", lambda: runtime)
 

@@ -372,6 +372,27 @@ CALLS |= {
     "variances of halves by threads": threads("var", "f2", (21, 260), reverse=True),
     "variances by threads": threads("nanvar", "f4", (37, 131), view=lambda x: broken(x, np.nan, (5, 7))),
     "deviations of integers by threads": threads("std", "i4", (13, 99)),
+    "variances of halves by threads from the first": replace(threads("var", "f2", (21, 260)), carry=None),
+    "deviations of floats by threads from the first": replace(
+        threads("std", "f4", (37, 131), view=lambda x: broken(x, np.inf, (5, 7))), carry=None
+    ),
+    "variances of integers by threads from the first": replace(
+        threads("var", "u1", (9, 200), reverse=True), carry=None
+    ),
+    "deviations of pairs of halves by threads": replace(threads("std", "f2", (2, 1300)), carry=None),
+    "variances by threads behind others": unlike_counts(threads("var", "f4", (37, 131))),
+    "means of halves by threads behind others": unlike_counts(threads("mean", "f2", (10, 260))),
+    "means in planes of halves": planes("mean", "f2", (301, 7, 5), 1, lambda x: broken(x, np.nan, (9, 3, 2))),
+    "deviations in planes": planes("std", "f4", (301, 7, 5), 1, lambda x: x[:, ::-1], reverse=True),
+    "variances in planes behind others": planes("var", "f4", (201, 9, 3), 1, lambda x: x, carried=True),
+    "variances of integers in planes": planes("var", "i2", (301, 6, 4), 1, lambda x: x[::-1]),
+    "variances of numbers in planes": planes("nanvar", "f4", (301, 7, 5), 1, lambda x: broken(x, np.nan, (9, 0, 2))),
+    "deviations of numbers in columns": call(
+        "nanstd", "f2", (700, 70), 0, view=lambda x: missing(x[:, 1:], np.s_[:90, :9], np.s_[300, ::3]), carried=True
+    ),
+    "variances of numbers in columns": call(
+        "nanvar", "f4", (700, 12), 0, view=lambda x: missing(x, np.s_[:, 3], np.s_[5:600, 5], 0, 7), reverse=True
+    ),
     "means of doubles by threads": threads("mean", "f8", (11, 130), exclusive=True),
     "firsts of bytes in planes by threads": threads("first", "i1", (3, 9, 144), 1, view=lambda x: x[:, :, :80]),
     "positions by threads": threads("argmax", "i1", (9, 208), view=rising, reverse=True),

@@ -136,7 +136,7 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
 
 
 def _table_of_counts(op: Operator, length: int) -> int:
-    """Bytes of shared memory for reciprocals of the counts of lines without carries (kernels/scan/reciprocal_table.cuh)."""
+    """Bytes of shared memory for reciprocals of counts (kernels/scan/reciprocal_table.cuh)."""
     return ENTRY * length if op.type.startswith(HEAVY) else 0
 
 
@@ -148,7 +148,8 @@ def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> 
 
 
 def _states_of_columns(op: Operator) -> int:
-    return COLUMN_MOMENTS if op.type.startswith(HEAVY) and op.state_bytes <= COLUMN_MOMENTS // 4 else COLUMN_STATES
+    has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
+    return COLUMN_MOMENTS if has_table and op.state_bytes <= COLUMN_MOMENTS // 4 else COLUMN_STATES
 
 
 def _column_vector(op: Operator, arrays: Operands, columns: Dim, planes: Sequence[Dim]) -> int:

@@ -294,6 +294,56 @@ using MomentsColumnScan = typename Conditional<
     typename RowRunScanOf<Op, Emit, V, VarianceF32Delta<Op, Emit>::exists && sizeof(typename Emit::Out) == 4>::Scan,
     AnyColumnScan<Op, Emit, V, false>>::type;
 
+// Variances of few digits where elements may be left out: sums about the mean of what comes before, or the first element, with a
+// count for each column.
+template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
+    typedef typename Op::State State;
+    f64 mean[V], count[V], sum[V], squares[V];
+    const f64* option;
+    GR_HD SkippingVarianceScan(const State (&before)[V], const f64* options) : option(options) {
+#pragma unroll
+        for (int j = 0; j < V; j++) {
+            mean[j] = before[j].mean;
+            count[j] = before[j].count;
+            sum[j] = 0;
+            squares[j] = before[j].m2;
+        }
+    }
+    GR_HD f64 spread(int j, f64 part) const {
+        const f64 all = __fma_rn(-sum[j] * part, sum[j], squares[j]);
+        return all < 0 ? 0 : all;
+    }
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            f64 variances[V];
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                const f64 x = cast<f64>(from[i].at[j]);
+                const bool counts = x == x;
+                mean[j] = counts && count[j] == 0 ? x : mean[j];
+                const f64 d = counts ? x - mean[j] : 0;
+                count[j] += counts ? 1.0 : 0.0;
+                sum[j] += d;
+                squares[j] = __fma_rn(d, d, squares[j]);
+                const f64 part = one_over(count[j]), freedom = count[j] - option[0];
+                f64 divisor = part;
+                if (option[0] != 0) divisor = freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull);
+                variances[j] = spread(j, part) * divisor;
+            }
+            VarianceResults<Op, Result>::of(variances, to[i]);
+        }
+    }
+    GR_HD State after(int j) const {
+        if (count[j] == 0) return Op::identity();
+        const f64 part = one_over(count[j]);
+        return {count[j], __fma_rn(sum[j], part, mean[j]), spread(j, part)};
+    }
+};
+template <class T, class Op, class Result, int V>
+using SkippingScan = typename Conditional<(FewDigits<T>::yes && sizeof(Result) <= 4), SkippingVarianceScan<T, Op, Result, V>,
+                                          AnyColumnScan<Op, Final<Op, Result>, V, false>>::type;
+
 // Power sums about a lane's first row.
 template <class T, class Op, int V> struct PivotColumnReduce {
     static const bool assumes_finite = false;
@@ -346,6 +396,12 @@ template <class Map, class A, class Result, int V> struct ColumnScanOf<Mean<Map,
 };
 template <class T, class Result, int V> struct ColumnScanOf<Var<T, false>, Final<Var<T, false>, Result>, V, false> {
     typedef MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> type;
+};
+template <class T, class Result, int V> struct ColumnScanOf<Var<T, true>, Final<Var<T, true>, Result>, V, false> {
+    typedef SkippingScan<T, Var<T, true>, Result, V> type;
+};
+template <class T, class Result, int V> struct ColumnScanOf<Std<T, true>, Final<Std<T, true>, Result>, V, false> {
+    typedef SkippingScan<T, Std<T, true>, Result, V> type;
 };
 template <class T, class Result, int V> struct ColumnScanOf<Std<T, false>, Final<Std<T, false>, Result>, V, false> {
     typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> type;

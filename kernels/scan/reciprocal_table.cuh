@@ -53,21 +53,6 @@ struct ReciprocalTable {
     }
 };
 
-// A variance as a result. Deviations with fewer digits than binary64 take an approximate root that has more digits than they.
-template <class Op, class Result> struct VarianceResult {
-    static GR_HD Result of(f64 variance) { return cast<Result>(Op::spread(variance)); }
-};
-template <class T, class Result> struct NarrowRootResult {
-    static GR_HD Result of(f64 x) {
-        const f64 part = one_over_root(x), near = x * part, better = __fma_rn(__fma_rn(-near, near, x), 0.5 * part, near);
-        // Zero, infinity and NaN are their own roots.
-        return cast<Result>(x > 0 && x < bit_cast<f64>(0x7ff0000000000000ull) ? better : x);
-    }
-};
-template <class T> struct VarianceResult<Std<T, false>, f32> : NarrowRootResult<T, f32> {};
-template <class T> struct VarianceResult<Std<T, false>, half> : NarrowRootResult<T, half> {};
-template <class T> struct VarianceResult<Std<T, false>, bfloat16> : NarrowRootResult<T, bfloat16> {};
-
 // Variances about the mean of all rows before the tile.
 template <class T, class Op, class Result, int V> struct SerialVarianceScan : ReciprocalTable {
     typedef typename Op::State State;
@@ -120,13 +105,17 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
 #pragma unroll
         for (int i = 0; i < Count; i++) {
             const Entry part = next[i];
+            f64 variances[V];
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const f64 d = distance_from(mean[j], from[i].at[j]);
                 sum[j] += d;
                 squares[j] = __fma_rn(d, d, squares[j]);
-                to[i].at[j] = VarianceResult<Op, Result>::of(total(m2[j], squares_about(j, sum[j] * part.count)) * part.freedom);
+                const f64 all = total(m2[j], squares_about(j, sum[j] * part.count));
+                variances[j] = (!wide && all < 0 ? 0 : all) * part.freedom;
+                if (wide) to[i].at[j] = cast<Result>(Op::spread(variances[j]));
             }
+            if (!wide) VarianceResults<Op, Result>::of(variances, to[i]);
         }
         pass(Count);
     }

@@ -455,7 +455,7 @@ FAMILIES = {
     ),
     "small planes": Family("scan_shares<SmallLineScan<*", (MANY // 35, 7, 5), 1),
     "lines by sub-warps": Family(
-        "scan_shares<SubwarpLineScan<*", (MANY // 4096 + (1 << 12), 4096), 1, lambda x: x[:, 16:-16]
+        "scan_shares<SubwarpLineScan<*", (MANY // 4096 + (1 << 14), 4096), 1, lambda x: x[:, 16:-16]
     ),
     "lines": Family("scan_tiles<RowScan<*, 2, false, false, false>>", (1 << 15, MANY >> 15), 1),
     "long lines": Family("scan_tiles<RowScan<*, 1, false, false, false>>", (1 << 5, MANY >> 5), 1, dtype="int16"),
