@@ -153,7 +153,7 @@ def scans(count: int, seed: int, right: bool = True) -> list[list[dict]]:
             for kernel, blocks, chain in (
                 ("RowScan", 132, 0),
                 ("scan_lines", elements // length // 64 + 1, length),
-                ("StripScan", 132, elements // (132 << 13)),
+                ("StripScan", 132, int(rng.integers(1, 100))),
             )
         ]
         timed = [seconds(f, costs[f.kernel], GPU) * rng.normal(1, 0.02) for f in plans]
