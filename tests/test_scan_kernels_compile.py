@@ -89,10 +89,10 @@ BY_TWO = [f"{found[1]}, 7, 7, {found[2]}, 2>>" for found in map(ONE_LINE.fullmat
 KERNELS = sorted({*KERNELS, *BY_TWO})  # and by two blocks an SM
 
 
-# The one that needs more registers than sm_80 has, and how many bytes it may keep outside of them there.
-# Variances of contiguous columns that leave NaN out, with as many threads as share 128 registers each: 160 bytes on sm_90 and more
-# on older ones, of a state and a count for each column.
+# Variances of contiguous columns that leave NaN out keep a state and a count for each column in 128 registers: what
+# they may keep outside of them.
 SPILLS = "ContiguousColumnScan<Var<f32, true>", 400
+# The one that needs more registers than sm_80 has, and how many bytes it may keep outside of them there.
 SPILL_ON_80 = "ContiguousColumnScan<Counted<Arg<f32, false, true>>", 268
 
 
