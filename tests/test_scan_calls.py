@@ -35,7 +35,7 @@ class Player:
 
     def __init__(self, bound, axis, resets=None, **options):
         self.bound, self.axis, self.resets, self.options = bound, axis, resets, options
-        self.plans, self.zeros = [], []
+        self.plans, self.zeros, self.states = [], [], []
 
     def plan(self, op, arrays, exclusive, reverse, gpu, method):
         self.op, self.arrays = op, arrays
@@ -45,9 +45,9 @@ class Player:
     def start(self, entry, blocks, threads, shared_bytes, task, stream):
         assert (entry, blocks, threads, task[72:]) == (3, 7, 64, b"words")
         out, a, b, carry, totals, states, ticket, _, _ = device_scan._POINTERS.unpack(task[:72])
-        assert (
-            any(at <= states and states + SCRATCH <= at + n for at, n in self.zeros) and ticket == states + SCRATCH - 16
-        )
+        assert any(at <= states <= at + n - SCRATCH for at, n in self.zeros) and ticket == states + SCRATCH - 16
+        assert all(abs(states - other) >= SCRATCH for other in self.states), "zeros are used once"
+        self.states.append(states)
         arrays, bound = self.arrays, self.bound
         chunk = self.at(a, bound.dtypes[0], arrays.strides[0])
         lines = [n for i, n in enumerate(arrays.shape) if i != arrays.axis]

@@ -89,9 +89,6 @@ BY_TWO = [f"{found[1]}, 7, 7, {found[2]}, 2>>" for found in map(ONE_LINE.fullmat
 KERNELS = sorted({*KERNELS, *BY_TWO})  # and by two blocks an SM
 
 
-# Variances of contiguous columns that leave NaN out keep a state and a count for each column in 128 registers: what
-# they may keep outside of them.
-SPILLS = "ContiguousColumnScan<Var<f32, true>", 400
 # The one that needs more registers than sm_80 has, and how many bytes it may keep outside of them there.
 SPILL_ON_80 = "ContiguousColumnScan<Counted<Arg<f32, false, true>>", 268
 
@@ -111,8 +108,6 @@ def drawn(arch: str) -> list[str]:
 
 def allowed(kernel: str, arch: str) -> int:
     """Bytes that a kernel may keep outside of registers."""
-    if SPILLS[0] in kernel:
-        return SPILLS[1]
     name, spilled = SPILL_ON_80
     return spilled if arch == "sm_80" and name in kernel else 0
 

@@ -453,9 +453,7 @@ def _known_labels(bins: Bins, sizes: Axes, offsets: Axes) -> Any:
 
 
 def _zeros(nbytes: int) -> Any:
-    memory = launch.allocate(max(1, nbytes))
-    launch.fill_zeros(memory.ptr, nbytes, launch.current_stream())
-    return memory
+    return launch.new_zeros(max(1, nbytes), launch.current_stream())
 
 
 def _check(bins: Bins, flags: int) -> None:

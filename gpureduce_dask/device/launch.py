@@ -121,6 +121,13 @@ def fill_zeros(address: int, nbytes: int, stream: int) -> None:
     _runtime().memset(address, 0, nbytes, stream)
 
 
+def new_zeros(nbytes: int, stream: int) -> Any:
+    """Device memory of its own that is zero once the stream gets there."""
+    memory = allocate(nbytes)
+    fill_zeros(memory.ptr, nbytes, stream)
+    return memory
+
+
 def zeros(nbytes: int, device: int, stream: int) -> tuple[Any, int]:
     """Device memory that is zero once the stream gets there, and its address. The memory is to be kept until what
     uses it is on the stream, and is used once.
@@ -129,7 +136,7 @@ def zeros(nbytes: int, device: int, stream: int) -> tuple[Any, int]:
     that a stream captures runs more than once: it has memory of its own, and zeroes it each time.
     """
     if nbytes > MOST_ZEROS or (stream >= PER_THREAD_STREAM and _runtime().is_capturing(stream)):
-        memory = _new_zeros(nbytes, stream)
+        memory = new_zeros(nbytes, stream)
         return memory, memory.ptr
     key = _key(device, stream)
     with _lock:
@@ -137,7 +144,7 @@ def zeros(nbytes: int, device: int, stream: int) -> tuple[Any, int]:
         if used + nbytes <= ZEROS:
             _zeros[key] = memory, _aligned(used + nbytes)
             return memory, memory.ptr + used
-    memory = _new_zeros(ZEROS, stream)
+    memory = new_zeros(ZEROS, stream)
     with _lock:
         _zeros[key] = memory, _aligned(nbytes)
         _drop_old(_zeros)
@@ -184,12 +191,6 @@ def _allocate_again(nbytes: int) -> Any:
                 "Free arrays, use smaller chunks, or reduce more axes.",
             )
         ) from error
-
-
-def _new_zeros(nbytes: int, stream: int) -> Any:
-    memory = allocate(nbytes)
-    fill_zeros(memory.ptr, nbytes, stream)
-    return memory
 
 
 def _aligned(nbytes: int) -> int:

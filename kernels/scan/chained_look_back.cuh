@@ -63,7 +63,8 @@ template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack 
     typedef typename Op::State State;
     typedef TileState<State, 16> Published;
     // Tile states read in one batch: fewer where lanes share them, of narrow and of large states, for want of registers.
-    static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : Published::vectors > 2 || Shared ? 4 : 8;
+    static const bool large = Published::vectors > 2;
+    static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : (large && Shared) ? 2 : large || Shared ? 4 : 8;
     const Strips& task;
     Published *tile_states, *anchors;  // of this lane's column
     u64 links, wide;

@@ -220,11 +220,8 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
                 if constexpr (WarpsPerGroup == 1) state = Running::combine(state, pending.before[j]);
                 before[j] = Running::value(state);
             }
-            // Counts of columns that leave elements out take registers, of which there are too few here.
-            typedef AnyColumnScan<Op, Emit, V, Exclusive> AnyScan;
-            typedef typename Conditional<ShiftedPowerSums<Op>::skips, AnyScan, typename Ops::Scan>::type Writer;
-            if (!assumes_finite || pending.is_finite) write_by<Writer>(location, stage, before);
-            else write_by<AnyScan>(location, stage, before);
+            if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, stage, before);
+            else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, stage, before);
         }
         sync_group();
         drain(location, stage);

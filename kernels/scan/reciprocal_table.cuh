@@ -58,7 +58,7 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     typedef typename Op::State State;
     typedef MeanOf<T> Mean;
     static const bool wide = sizeof(Result) == 8;  // all digits count, and squares may be past the range of binary64
-    static const int few = 64;  // elements after which the mean is no longer updated with every row; where not wide, at once
+    static const int few = 64;  // elements up to which the mean is updated with all rows that are taken together, where wide
     Mean mean[V], m2[V];     // of the rows before the tile; m2 only where wide
     f64 sum[V], squares[V];  // of the tile's rows, about the mean; where not wide, squares are those of all rows
     const f64* option;

@@ -67,13 +67,11 @@ template <class Op, class Emit> struct Rebases {
     static const bool all_digits = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8;
     static const int batches = all_digits ? 1 : 32;
 };
-// Called behind each batch, number `batch`.
-template <class Op, class Emit, int V, class Columns> GR_HD void rebase(Columns& scan, u64 batch, const f64* option) {
+// Called behind each batch of a line, number `batch`.
+template <class Op, class Emit, class Columns> GR_HD void rebase(Columns& scan, u64 batch, const f64* option) {
     if constexpr (ShiftedPowerSums<Op>::exists) {
         if (batch % Rebases<Op, Emit>::batches != Rebases<Op, Emit>::batches - 1) return;
-        typename Op::State state[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+        const typename Op::State state[1] = {scan.after(0)};
         scan = Columns(state, option);
     }
 }
@@ -315,7 +313,7 @@ GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<type
     u64 at = part.first;
     for (; at + Batch <= part.end; at += Batch) {
         scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
-        rebase<Op, Emit, 1>(scan, (at - part.first) / Batch, task.option);
+        rebase<Op, Emit>(scan, (at - part.first) / Batch, task.option);
     }
     if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
     return scan.after(0);

@@ -457,6 +457,13 @@ FAMILIES = {
     "lines by sub-warps": Family(
         "scan_shares<SubwarpLineScan<*", (MANY // 4096 + (1 << 14), 4096), 1, lambda x: x[:, 16:-16]
     ),
+    "odd lines by sub-warps": Family(
+        "scan_shares<SubwarpLineScan<*",
+        (MANY // 4096 + (1 << 10), 4096),
+        1,
+        lambda x: x[:, 1:-1],
+        method="SubwarpLineScan, single",
+    ),
     "lines": Family("scan_tiles<RowScan<*, 2, false, false, false>>", (1 << 15, MANY >> 15), 1),
     "long lines": Family("scan_tiles<RowScan<*, 1, false, false, false>>", (1 << 5, MANY >> 5), 1, dtype="int16"),
     "one line": Family("scan_tiles<RowScan<*, 0, false, false, true>>", (MANY,), reverse=True),
