@@ -30,7 +30,10 @@ def make(shape: tuple[int, ...], dtype: str, seed: int = 0, phase: int = 0) -> n
 
 
 def call(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, phase: int = 0, view=None, **options) -> Call:
-    bound = OPERATORS[name].bind(*[dtype] * OPERATORS[name].arity, dtype=options.pop("result", None))
+    monoid = OPERATORS[name]
+    if "ddof" in options:
+        monoid = monoid.with_options(ddof=options.pop("ddof"))
+    bound = monoid.bind(*[dtype] * monoid.arity, dtype=options.pop("result", None))
     chunks = tuple(make(shape, dtype, i, phase) for i in range(bound.monoid.arity))
     if view is not None:
         chunks = tuple(view(x) for x in chunks)
@@ -382,6 +385,10 @@ CALLS |= {
     "deviations of pairs of halves by threads": replace(threads("std", "f2", (2, 1300)), carry=None),
     "variances by threads behind others": unlike_counts(threads("var", "f4", (37, 131))),
     "means of halves by threads behind others": unlike_counts(threads("mean", "f2", (10, 260))),
+    "deviations by threads of fewer degrees of freedom": replace(threads("std", "f4", (9, 131), ddof=1), carry=None),
+    "variances of numbers by threads of fewer degrees of freedom": threads(
+        "nanvar", "f4", (9, 131), view=lambda x: broken(x, np.nan, (0, 7)), ddof=1
+    ),
     "means in planes of halves": planes("mean", "f2", (301, 7, 5), 1, lambda x: broken(x, np.nan, (9, 3, 2))),
     "deviations in planes": planes("std", "f4", (301, 7, 5), 1, lambda x: x[:, ::-1], reverse=True),
     "variances in planes behind others": planes("var", "f4", (201, 9, 3), 1, lambda x: x, carried=True),
