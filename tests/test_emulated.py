@@ -28,6 +28,7 @@ from simt.cases import (
     check_empty,
     check_exact,
     check_far,
+    check_freedom,
     check_fold,
     check_integers,
     check_nothing,
@@ -59,6 +60,7 @@ def calls(machine: Emulator) -> None:
     check_exact(machine)
     check_products(machine)
     check_far(machine)
+    check_freedom(machine)
     for integer in INTEGERS:
         check_integers(machine, integer)
     check_ties(machine)
@@ -116,6 +118,11 @@ def test_products_of_all_sizes(machine: Emulator) -> None:
 def test_variances_far_from_zero(machine: Emulator) -> None:
     for _ in machine.orders():
         check_far(machine)
+
+
+def test_variances_without_degrees_of_freedom(machine: Emulator) -> None:
+    for _ in machine.orders():
+        check_freedom(machine)
 
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)

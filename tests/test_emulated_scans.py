@@ -389,6 +389,15 @@ CALLS |= {
     "variances of numbers by threads of fewer degrees of freedom": threads(
         "nanvar", "f4", (9, 131), view=lambda x: broken(x, np.nan, (0, 7)), ddof=1
     ),
+    "variances of numbers by threads without degrees of freedom": threads(
+        "nanvar", "f4", (9, 131), view=lambda x: broken(x, np.nan, (0, 7)), ddof=3
+    ),
+    "deviations by threads without degrees of freedom": replace(threads("std", "f4", (9, 131), ddof=4), carry=None),
+    "variances of numbers in rows without degrees of freedom": call("nanvar", "f4", (5, 3001), 1, ddof=5),
+    "deviations of numbers in a line without degrees of freedom": call("nanstd", "f8", (9001,), ddof=2.5),
+    "variances of complex numbers without degrees of freedom": call("nanvar", "c8", (300, 40), 0, ddof=4),
+    "deviations in columns without degrees of freedom": call("nanstd", "f2", (700, 70), 0, ddof=3),
+    "variances in planes without degrees of freedom": planes("nanvar", "f4", (301, 7, 5), 1, lambda x: x, ddof=3),
     "means in planes of halves": planes("mean", "f2", (301, 7, 5), 1, lambda x: broken(x, np.nan, (9, 3, 2))),
     "deviations in planes": planes("std", "f4", (301, 7, 5), 1, lambda x: x[:, ::-1], reverse=True),
     "variances in planes behind others": planes("var", "f4", (201, 9, 3), 1, lambda x: x, carried=True),

@@ -199,36 +199,32 @@ def combine(earlier: State, later: State) -> State:
     return merged(earlier, later, (count, *offset_mean(earlier[1:-1], apart * share), m2))
 
 
-def spread(state: State, ddof: float) -> Array:
-    """Variance with NumPy's warning, and NaN or infinity, where there are no degrees of freedom."""
-    freedom = state[0] - ddof
-    if np.any(freedom <= 0):
-        warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
-    return np.asarray(state[-1] / np.maximum(freedom, 0))
+def spread(state: State, ddof: float, without: float) -> Array:
+    """Variance; with NumPy's warning, and the squares times ``without``, where there are no degrees of freedom."""
+    freedom, squares = state[0] - ddof, state[-1]
+    if not np.any(freedom <= 0):
+        return np.asarray(squares / freedom)
+    warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(freedom > 0, squares / freedom, squares * without)
 
 
-def nanspread(state: State, ddof: float) -> Array:
-    """As :func:`spread`, and NaN where there are no degrees of freedom."""
-    freedom = state[0] - ddof
-    if np.any(freedom <= 0):
-        warnings.warn("Degrees of freedom <= 0 for slice.", RuntimeWarning, stacklevel=2)
-    return np.where(freedom > 0, state[-1] / freedom, np.nan)
+# What variances are without degrees of freedom, in NumPy: infinite, or NaN where all elements are one number; NaN where NaN
+# is left out. It is a default so that kernels are told it as well (device/operator.py).
+def var_finalise(state: State, dtype: DType, ddof: float = 0, without: float = np.inf) -> Array:
+    return totals.cast(spread(state, ddof, without), dtype)
 
 
-def var_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return totals.cast(spread(state, ddof), dtype)
+def std_finalise(state: State, dtype: DType, ddof: float = 0, without: float = np.inf) -> Array:
+    return totals.cast(np.sqrt(spread(state, ddof, without)), dtype)
 
 
-def std_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return totals.cast(np.sqrt(spread(state, ddof)), dtype)
+def nanvar_finalise(state: State, dtype: DType, ddof: float = 0, without: float = np.nan) -> Array:
+    return var_finalise(state, dtype, ddof, without)
 
 
-def nanvar_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return totals.cast(nanspread(state, ddof), dtype)
-
-
-def nanstd_finalise(state: State, dtype: DType, ddof: float = 0) -> Array:
-    return totals.cast(np.sqrt(nanspread(state, ddof)), dtype)
+def nanstd_finalise(state: State, dtype: DType, ddof: float = 0, without: float = np.nan) -> Array:
+    return std_finalise(state, dtype, ddof, without)
 
 
 def _spread(name: str, **functions: Any) -> Monoid:

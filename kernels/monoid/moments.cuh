@@ -43,14 +43,15 @@ GR_HD f64 refined(f64 x, f64 near) {
 }
 GR_HD f64 one_over(f64 x) { return refined(x, approximate(x, 0, true)); }
 
+// option: what is taken from the count, and what squares are multiplied by where that leaves nothing, infinity or NaN.
 GR_HD f64 variance(f64 count, f64 m2, const f64* option) {
-    f64 freedom = count - option[0];
-    return m2 * (1 / (freedom > 0 ? freedom : 0));  // one division where rows are of one length; none: NaN or infinite
+    const f64 freedom = count - option[0];
+    return m2 * (freedom > 0 ? 1 / freedom : option[1]);  // one division where rows are of one length
 }
 // The same bits by a reciprocal that is rounded as a division rounds it (Markstein 1990), without a branch.
 GR_HD f64 variance_by_reciprocal(f64 count, f64 m2, const f64* option) {
     const f64 freedom = count - option[0], near = one_over(freedom);
-    return m2 * (freedom > 0 ? __fma_rn(__fma_rn(-freedom, near, 1.0), near, near) : bit_cast<f64>(0x7ff0000000000000ull));
+    return m2 * (freedom > 0 ? __fma_rn(__fma_rn(-freedom, near, 1.0), near, near) : option[1]);
 }
 
 GR_HD void add_powers(f64 (&sum)[2], f64 d) {

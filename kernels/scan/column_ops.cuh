@@ -328,7 +328,7 @@ template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
                 squares[j] = __fma_rn(d, d, squares[j]);
                 const f64 part = one_over(count[j]), freedom = count[j] - option[0];
                 f64 divisor = part;
-                if (option[0] != 0) divisor = freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull);
+                if (option[0] != 0) divisor = freedom > 0 ? one_over(freedom) : option[1];
                 variances[j] = spread(j, part) * divisor;
             }
             VarianceResults<Op, Result>::of(variances, to[i]);

@@ -405,6 +405,18 @@ def check_far(machine: Emulator) -> None:
                 np.testing.assert_allclose(get(result).ravel(), exact * unit**2, rtol=1e-13)
 
 
+def check_freedom(machine: Emulator) -> None:
+    """Variances without degrees of freedom: as NumPy has them, infinite or NaN, and NaN where NaN is left out."""
+    x = np.array([[1, 2, 4, 8], [5, 5, 5, 5], [3, np.nan, 7, 1]], "f4")
+    for name, ddof in itertools.product(("var", "std", "nanvar", "nanstd"), (2, 3, 4, 5.5)):
+        bound = OPERATORS[name].with_options(ddof=ddof).bind(x.dtype)
+        for axis, elements in ((0, x.T.copy()), (1, x)):
+            result = device_reduce.reduce((put(elements),), bound, (axis,), final=True)
+            if not machine.collecting:
+                wanted = getattr(np, name)(x, axis=1, ddof=ddof)
+                np.testing.assert_allclose(get(result).ravel(), wanted, rtol=1e-6, err_msg=f"{name} {ddof} {axis}")
+
+
 # Kept and reduced axes in either order, of odd lengths, of one element and two: shape, reduced axis, view.
 INTEGER_LAYOUTS = {
     "long rows": Layout((5, 4001), (1,), lambda x: x[:, 3:-2], way="blocks a line"),
