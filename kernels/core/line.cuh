@@ -154,6 +154,18 @@ GR_HD bool owns_slot(const TaskT& task, const Base* base, const Line<In, V>& lin
     return Reader<In>::template owns<V>(task, base, line, (i64)slot);
 }
 
+// Takes in the elements [first, end) of a slot, of which there is one; `index` is that of the slot's first.
+template <class Op, int V>
+GR_HD void absorb_some(typename Op::Acc& acc, const Pack<typename Op::In, V>& pack, i32 first, i32 end, i64 index, i64 step) {
+    if constexpr (Op::takes_part) {
+        Op::absorb_part(acc, pack, first, end);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            if (j >= first && j < end) Op::absorb(acc, pack.at[j], index + j * step);
+    }
+}
+
 // Takes in the part of a slot that lies in the line: positions from `from` on, those in [0, length).
 template <class Op, int V, class TaskT>
 GR_HD void absorb_edge(typename Op::Acc& acc, const TaskT& task, const Base* base, const Line<typename Op::In, V>& line,
@@ -162,10 +174,9 @@ GR_HD void absorb_edge(typename Op::Acc& acc, const TaskT& task, const Base* bas
     const i64 from = line.position(slot);
     if (from <= -V || from >= (i64)length) return;
     if (owns_slot<In, V>(task, base, line, slot)) {
-        Pack<In, V> pack = read_slot<In, V>(task, line, slot);
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            if (from + j >= 0 && from + j < (i64)length) Op::absorb(acc, pack.at[j], line.index + (from + j) * task.step_c);
+        const Pack<In, V> pack = read_slot<In, V>(task, line, slot);
+        const i64 left = (i64)length - from;
+        absorb_some<Op, V>(acc, pack, from < 0 ? (i32)-from : 0, left < V ? (i32)left : V, line.index + from * task.step_c, task.step_c);
         return;
     }
     for (int j = 0; j < V; j++) {

@@ -141,9 +141,7 @@ GR_HD void absorb_slot(typename Op::Acc& acc, Slot<typename Op::In, V>& slot, i6
     } else if (!Partial || slot.count == V) {
         Op::absorb_pack(acc, slot.pack, slot.index, step);
     } else {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            if (j < (int)slot.count) Op::absorb(acc, slot.pack.at[j], slot.index + j * step);
+        absorb_some<Op, V>(acc, slot.pack, 0, (i32)slot.count, slot.index, step);
     }
 }
 

@@ -104,21 +104,14 @@ GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64
     }
 }
 
-// Narrow integers of four rows are multiplied in 32 bits first, as many as these hold.
+// Four rows of a column are multiplied as a pack is.
 template <class Map, int V> struct EvenColumns<Prod<Map>, V> : Columns<Prod<Map>, V> {
-    typedef Prod<Map> Op;
-    typedef typename Op::Narrow Narrow;
     typedef Pack<typename Map::In, V> Row;
-    static const bool takes_four = Narrow::few > 1;
+    static const bool takes_four = true;
     GR_HD void take_four(const Row& a, const Row& b, const Row& c, const Row& d) {
-        typedef typename Op::Term Term;
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            const auto first = (typename Narrow::type)(Op::term(a.at[j]) * Op::term(b.at[j]));
-            const auto second = (typename Narrow::type)(Op::term(c.at[j]) * Op::term(d.at[j]));
-            const Term product = Narrow::few == 4 ? (Term)(typename Narrow::type)(first * second) : (Term)first * (Term)second;
-            this->acc[j] = times(this->acc[j], product);
-        }
+        for (int j = 0; j < V; j++)
+            Prod<Map>::absorb_pack(this->acc[j], Pack<typename Map::In, 4>{{a.at[j], b.at[j], c.at[j], d.at[j]}}, 0, 0);
     }
 };
 

@@ -45,6 +45,12 @@ template <class T, int V> GR_HD void unpack(const Pack<T, V>& pack, i32 (&x)[V])
     }
 }
 
+// Elements of a slot outside the row become the one that counts as 0; `place` is that of the slot's first.
+template <class T, int V> GR_HD void nothing_outside(Pack<T, V>& pack, i32 place, i32 length) {
+    typedef typename Unsigned<sizeof(T)>::type Bits;
+    fill_outside(pack, place, length, bit_cast<T>((Bits)NarrowInteger<T>::middle));
+}
+
 // 96 bits in two's complement: fourth powers of 2^32 numbers of 16 bits.
 struct Wide { u32 low, middle, high; };
 GR_HD void add(Wide& sum, u32 low, u32 middle, u32 high) {

@@ -16,6 +16,7 @@ template <class Map, int V> GR_HD auto values_of(const Pack<typename Map::In, V>
 
 template <class Op, class Map> struct Mapped : Op {
     typedef typename Map::In In;
+    static const bool takes_part = false;
     static GR_HD void absorb(typename Op::Acc& acc, In x, i64 index) {
         if (Map::counts(x)) Op::absorb(acc, Map::of(x), index);
     }

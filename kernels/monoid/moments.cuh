@@ -129,6 +129,17 @@ struct PivotMoments : Plain<PivotMoments<T, Order, SkipNan, Packed>, T, Packed> 
 #pragma unroll
         for (int j = 0; j < V; j++) acc.take(x[j]);
     }
+    // Elements outside become the pivot, which adds nothing.
+    static const bool takes_part = !SkipNan;
+    template <int V> static GR_HD void absorb_part(Acc& acc, Pack<T, V> pack, i32 first, i32 end) {
+        if (acc.count == 0) {
+#pragma unroll
+            for (int j = 0; j < V; j++) acc.pivot = j == first ? cast<f64>(pack.at[j]) : acc.pivot;
+        }
+        acc.count += end - first;
+#pragma unroll
+        for (int j = 0; j < V; j++) acc.take(j >= first && j < end ? cast<f64>(pack.at[j]) : acc.pivot);
+    }
     template <int Lanes, int V, int N>
     static GR_HD void absorb_packs(Acc& acc, const Pack<T, V> (&packs)[N], i64 index, i64 gap, i64 step) {
         if constexpr (V == 1) {  // a row of few elements is one pack, which says once whether it has a NaN
@@ -169,6 +180,12 @@ struct IntegerMoments : Plain<IntegerMoments<T, Order, Packed>, T, Packed> {
         for (int i = 0; i < N; i++) few.take(packs[i]);
         acc.powers.join(few);
         acc.count += V * N;
+    }
+    static const bool takes_part = true;
+    template <int V> static GR_HD void absorb_part(Acc& acc, Pack<T, V> pack, i32 first, i32 end) {
+        nothing_outside(pack, -first, end - first);
+        absorb_pack(acc, pack, 0, 0);
+        acc.count -= V - (end - first);
     }
     static GR_HD Packed settle(const Acc& acc) {
         if (acc.count == 1) return {1, acc.powers.total() + NarrowInteger<T>::middle};  // scans and groups settle single ones

@@ -6,6 +6,7 @@
 //                         kernel then says how many blocks share an SM, and the compiler has the rest for loads on
 //                         their way
 //   start, absorb, absorb_pack(s), settle  begin a running value, take elements in, turn it into a state
+//   takes_part, absorb_part   true where the elements [first, end) of a pack are cheaper together than one by one
 //   identity, combine, finalise            the algebra; combine's left argument is the earlier one
 //   shift_index           a state whose elements lie so much further on: of operators that know positions
 //   stops, from_last      whether a state may be decided (is_decided), so that no element beyond matters: elements are
@@ -35,6 +36,7 @@ template <class Op, class Element, class Packed> struct Plain {
 #pragma unroll
         for (int i = 0; i < N; i++) Op::absorb_pack(acc, packs[i], index + i * gap, step);
     }
+    static const bool takes_part = false;
     static GR_HD State settle(const State& acc) { return acc; }
     static GR_HD State shift_index(const State& state, i64) { return state; }
 };
@@ -49,6 +51,7 @@ template <class Op> struct Clean {
 // Elements that are cast before the operator sees them.
 template <class Op, class Stored> struct Casting : Op {
     typedef Stored In;
+    static const bool takes_part = false;
     static GR_HD void absorb(typename Op::Acc& acc, Stored x, i64 index) {
         Op::absorb(acc, cast<typename Op::In>(x), index);
     }

@@ -115,6 +115,11 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
     static GR_HD Term finalise(State state, const f64*) { return In64::value(state); }
 
     static GR_HD void absorb(State& acc, In x, i64 index) { acc = combine(acc, lift(x, index)); }
+    static const bool takes_part = true;
+    template <int V> static GR_HD void absorb_part(State& acc, Pack<In, V> pack, i32 first, i32 end) {
+        fill_outside(pack, -first, end - first, cast<In>(1));
+        absorb_pack(acc, pack, 0, 0);
+    }
     // The terms of a pack multiply by themselves; one look at the end says whether all that came of it is in range.
     template <int V> static GR_HD void absorb_pack(State& acc, const Pack<In, V>& pack, i64 index, i64 step) {
         if constexpr (V == 1) {

@@ -18,31 +18,6 @@
 const int NO_FILL = 0, ZERO_FILL = 1, FIRST_FILL = 2;
 struct NoPivot {};
 
-// Puts `fill` where elements of a slot lie outside the row; `place` is that of the slot's first.
-template <class In, int V> GR_HD void fill_outside(Pack<In, V>& pack, i32 place, i32 length, In fill) {
-    if constexpr (sizeof(In) < 4) {  // a word at a time
-        const int size = sizeof(In), bytes = size * V < 8 ? size * V : 8, words = size * V / bytes;
-        typedef typename Unsigned<bytes>::type Bits;
-        const Bits all = (Bits)~(Bits)0;
-        Pack<In, bytes / size> filled;
-#pragma unroll
-        for (int j = 0; j < bytes / size; j++) filled.at[j] = fill;
-        Pack<Bits, words> both = bit_cast<Pack<Bits, words>>(pack);
-#pragma unroll
-        for (int w = 0; w < words; w++) {
-            const i32 begin = -place * size - bytes * w, end = (length - place) * size - bytes * w;
-            const Bits behind = begin <= 0 ? all : begin >= bytes ? 0 : all << (8 * begin);
-            const Bits before = end >= bytes ? all : end <= 0 ? 0 : (Bits)~(all << (8 * end));
-            both.at[w] = (both.at[w] & behind & before) | (bit_cast<Bits>(filled) & ~(behind & before));
-        }
-        pack = bit_cast<Pack<In, V>>(both);
-    } else {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            if ((u32)(place + j) >= (u32)length) pack.at[j] = fill;
-    }
-}
-
 // What all of them have.
 template <class Own, class Element, class About, int Fill> struct RawPlain {
     typedef About Pivot;
@@ -149,8 +124,7 @@ struct RawIntegerPowers : RawPlain<RawIntegerPowers<T, Order>, T, NoPivot, NO_FI
     }
     template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32, i64, i64) { acc.take(pack); }
     template <int V> static GR_HD void take_part(Acc& acc, Pack<T, V> pack, i32 place, i32 length, i64, i64) {
-        typedef typename Unsigned<sizeof(T)>::type Bits;
-        fill_outside(pack, place, length, bit_cast<T>((Bits)NarrowInteger<T>::middle));  // which counts as 0
+        nothing_outside(pack, place, length);
         acc.take(pack);
     }
     static GR_HD auto settle(State raw, NoPivot, u64 length, i64, i64) { return settle_integers<Order>(raw, (u32)length); }

@@ -302,6 +302,12 @@ template <class Map, class A> struct Mean : Plain<Mean<Map, A>, typename Map::In
     template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64 index, i64 step) {
         acc.count += add_pack<Map, A, V>(acc.running.sum, pack);
     }
+    static const bool takes_part = true;
+    template <int V> static GR_HD void absorb_part(Acc& acc, Pack<In, V> pack, i32 first, i32 end) {
+        fill_outside(pack, -first, end - first, In());
+        absorb_pack(acc, pack, 0, 0);
+        acc.count -= V - (end - first);  // zeros are counted
+    }
     static GR_HD State settle(const Acc& acc) { return {Total::settle(acc.running), acc.count}; }
     static GR_HD State identity() { return {A(), 0}; }
     static GR_HD State combine(State earlier, State later) {
