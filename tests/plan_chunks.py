@@ -140,6 +140,13 @@ def inside(shape: tuple[int, ...], axes: tuple[int, ...], itemsize: int = 4) -> 
     return Chunk(shape, (itemsize,), (strides,), axes, starts=(itemsize,))
 
 
+def in_planes(shape: tuple[int, ...], axes: tuple[int, ...], itemsize: int = 4) -> Chunk:
+    """A view that lacks the last element of the last axis, and the last one of the axis before it."""
+    pads = [0] * (len(shape) - 2) + [1, 1]
+    strides = laid(shape, itemsize, range(len(shape))[::-1], [1] * len(shape), pads)
+    return Chunk(shape, (itemsize,), (strides,), axes)
+
+
 def turned(shape: tuple[int, ...], axes: tuple[int, ...], order: Sequence[int], steps: Sequence[int]) -> Chunk:
     """Axes in memory from the fastest in ``order``; a step below 0 is backwards."""
     return Chunk(shape, (4,), (laid(shape, 4, order, steps, [0] * len(shape)),), axes, indexed=True)

@@ -14,7 +14,7 @@ import pytest
 from plan_chunks import Chunk, Element, walked
 
 from gpureduce_dask.device import launch, sources, tuning
-from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, Planner, Steps, row_major
+from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, Planner, Steps
 from gpureduce_dask.device.specialise import Plan
 from gpureduce_dask.device.task import Work
 
@@ -139,7 +139,7 @@ class Machine:
         work = step.work
         a = at[0] + run[0] + k * work.step_a
         if step.reads == "chunk":
-            b = at[1] + run[1] + k * (0 if flat else work.step_b)
+            b = at[1] + run[1] + k * (work.step_b if len(self.chunk.itemsizes) > 1 else 0)
             return ((chunk, self.offsets[0] + a, self.offsets[1] + b, index * self.chunk.indexed),)
         number, rest = divmod(a, self.op.state_bytes)
         assert rest == 0
@@ -174,12 +174,13 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
         assert work.splits == 1
         shared = 0
     if what.kernel in STAGED:  # up to 127 bytes of other rows before the tile, and 15 behind it
-        tile = work.slots * work.length * op.itemsizes[0]
-        assert tile >= 128 and step.shared_bytes >= tile + 142
+        tile = work.slots * work.step_b
+        assert (tile >= 128 or work.tiles == 1) and step.shared_bytes >= tile + 142
         if what.kernel == "reduce_subwarp_runs":  # two tiles, a row a sub-warp
             assert work.tail >= tile + 142 and work.tail % 16 == 0 and step.shared_bytes >= 2 * work.tail
-            assert work.slots == step.threads // int(what.arguments["Lanes"])
-        assert step.blocks == -(-work.rows // work.slots)
+            assert work.slots <= step.threads // int(what.arguments["Lanes"])
+        assert work.tiles == -(-work.width // work.slots) and work.rows % work.width == 0
+        assert step.blocks == work.rows // work.width * work.tiles
     assert step.shared_bytes >= shared * op.state_bytes
     if work.splits > 1:
         finish = what.arguments["Finish"]
@@ -202,7 +203,11 @@ def check_reads(step: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     steps = (work.step_a, work.step_b)
     flat = what.kernel == "reduce_flat_columns"
     if vector > 1:
-        assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if flat else 2], strict=False))
+        one = flat or what.kernel in STAGED  # operand: the other's step says something else
+        assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if one else 2], strict=False))
+    if what.kernel in STAGED:
+        rows = [a for a, _, _ in walked(work.row)]
+        assert all(a == rows[i - i % work.width] + i % work.width * work.step_b for i, a in enumerate(rows))
     layout = chunk.layout()
     unaligned = what.arguments.get("Partial") == "true"  # slots begin with lines
     assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
@@ -229,8 +234,6 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
         assert work.slots * vector >= phase + work.length
         return
     if what.kernel in STAGED:
-        apart = [row_major(work.row, i) * work.length * work.step_a for i in range(len(work.row))]
-        assert [d.a for d in work.row] == apart
         assert what.kernel == "reduce_subwarp_runs" or work.runs == work.chunks == 1
         return
     assert phase + work.length <= work.slots * vector

@@ -21,7 +21,7 @@ import pytest
 from gpu.samples import DTYPES
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from plan_chunks import Chunk, chunks, contiguous, gapped, inside, laid, paired, plain, plain_chunks, turned, walked
+from plan_chunks import Chunk, chunks, contiguous, gapped, in_planes, inside, laid, paired, plain, plain_chunks, turned, walked
 from plan_machine import check_launch, check_plan, chosen, parameters, plan_of, planned, short_chains, small_grids
 from simt import Kernels, Unit, build
 
@@ -356,6 +356,9 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "aligned subwarp rows": ("reduce_subwarp_rows V=4", plain((901, 32), (1,)), 1, "ticket"),
     "subwarp rows by words": ("reduce_subwarp_rows V=4", plain((901, 27), (1,), 1, starts=(1,)), 1, "ticket"),
     "subwarp rows of wide elements": ("reduce_subwarp_rows V=1", plain((901, 3), (1,), 16), 1, "ticket"),
+    "subwarp rows apart": ("reduce_subwarp_rows V=4", inside((901, 33), (1,)), 1, "ticket"),
+    "subwarp rows in planes": ("reduce_subwarp_rows V=4", in_planes((31, 40, 33), (2,)), 1, "ticket"),
+    "subwarp runs in planes": ("reduce_subwarp_runs V=4", in_planes((3, 11, 300, 33), (0, 3)), 1, "ticket"),
     "subwarp runs": ("reduce_subwarp_runs V=4", plain((3, 301, 33), (0, 2), starts=(4,)), 1, "ticket"),
     "subwarp runs of chunks": ("reduce_subwarp_runs V=8", plain((301, 40), (1,), 2, starts=(2,)), 3, "ticket"),
     "columns": ("reduce_columns Finish=POLLED", plain((300, 64), (0,), 8), 1, "ticket"),

@@ -59,11 +59,13 @@ class RowPlanner(Planner):
         self.lines = self.work.runs * self.chunks
         self.slots = slots_of(line.size, vector, True)
         self.row_bytes = line.size * op.itemsizes[0]
+        self.row_step, self.plane_rows = self._planes()
+        self.staged = self.cells * self.lines * self.row_step  # bytes that are copied with what lies between rows
 
     def ways(self) -> Iterator[tuple[str, float, Way]]:
         op = self.op
         if self._lies_in_rows():
-            fits_a_tile = op.commutative and 4 * self.row_bytes <= tuning.SUBWARP_TILE_BYTES
+            fits_a_tile = op.commutative and 4 * self.row_step <= tuning.SUBWARP_TILE_BYTES
             if self.lines == 1 and self._fits_a_thread():
                 yield "staged rows", 0, self._staged_rows
             if self.lines == 1 and fits_a_tile:
@@ -169,27 +171,37 @@ class RowPlanner(Planner):
         states = tuple(Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True))
         return folded_behind(self, steps, states, folded_columns(count, state, line.c), self.cells * count)
 
+    def _planes(self) -> tuple[int, int]:
+        """Bytes from one row to the next, and of how many rows in turn that holds."""
+        step, rows = (self.layout.kept[-1].a if self.layout.kept else 0), 1
+        for dim in reversed(self.layout.kept):
+            if dim.a != step * rows:
+                break
+            rows *= dim.size
+        return step, rows
+
     def _lies_in_rows(self) -> bool:
-        """Rows that follow one another in each run: blocks copy them to shared memory whatever their alignment."""
-        op, kept = self.op, self.layout.kept
+        """Rows at one distance from each other in each plane: blocks copy them to shared memory whatever their
+        alignment, with what lies between them."""
+        op, step = self.op, self.row_step
         if self.vector * op.itemsizes[0] != 16 or self.line.a != op.itemsizes[0] or "Refold" in op.type:
             return False
-        if len(op.itemsizes) > 1:
+        if len(op.itemsizes) > 1 or step % op.itemsizes[0]:
             return False
-        apart = [row_major(kept, i) * self.row_bytes for i in range(len(kept))]
-        return len(kept) > 0 and [dim.a for dim in kept] == apart
+        is_near = self.row_bytes <= step <= tuning.ROWS_APART * self.row_bytes
+        return is_near and (self.plane_rows == self.cells or self.plane_rows * step >= tuning.PLANE_BYTES)
 
     def _fits_a_thread(self) -> bool:
-        is_short = self.row_bytes < tuning.STAGED_ROW_BYTES and self.line.size <= tuning.UNROLLED_ROW
+        is_short = self.row_step < tuning.STAGED_ROW_BYTES and self.line.size <= tuning.UNROLLED_ROW
         return is_short and self.row_bytes % 16 > 0
 
     def _staged_rows(self) -> Steps:
-        work, row_bytes = self.work, self.row_bytes
-        tile_rows = tuning.STAGED_TILE_BYTES // row_bytes // tuning.THREADS * tuning.THREADS
+        work = self.work
+        tile_rows = tuning.STAGED_TILE_BYTES // self.row_step // tuning.THREADS * tuning.THREADS
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
         loads, rows = work.rows * work.length, work.rows
-        effort = self._effort("staged rows", rows, loads, 1, 2, self.read / CACHE_LINE, rows)
-        return self._tiled(name, work, tile_rows, row_bytes, tuning.THREADS, effort)
+        effort = self._effort("staged rows", rows, loads, 1, 2, self.staged / CACHE_LINE, rows, nbytes=self.staged)
+        return self._tiled(name, tile_rows, tuning.THREADS, effort)
 
     def _subwarp_slot(self) -> int:
         """Bytes of a slot in shared memory: few slots reach past a short row, which costs more than words do."""
@@ -200,7 +212,7 @@ class RowPlanner(Planner):
     def _subwarp_lanes(self, tile_bytes: int) -> int:
         """Lanes of a sub-warp, as few as let a row of each sub-warp fit into a tile of so many bytes."""
         lanes = 1
-        while lanes < 32 and tuning.SUBWARP_THREADS // lanes * self.row_bytes > tile_bytes:
+        while lanes < 32 and tuning.SUBWARP_THREADS // lanes * self.row_step > tile_bytes:
             lanes *= 2
         return lanes
 
@@ -208,16 +220,16 @@ class RowPlanner(Planner):
         op, threads, row_bytes, slot = self.op, tuning.SUBWARP_THREADS, self.row_bytes, self._subwarp_slot()
         lanes = self._subwarp_lanes(tuning.SUBWARP_TILE_BYTES)
         tile_rows = threads // lanes
-        tile_rows *= max(1, tuning.SUBWARP_TILE_LEAST // (tile_rows * row_bytes))
+        tile_rows *= max(1, tuning.SUBWARP_TILE_LEAST // (tile_rows * self.row_step))
         sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
         name = f"reduce_subwarp_rows<{op.type}, {op.emits}, {sizes}>"
         slots, members = -(-row_bytes // slot) + 1, self.cells * lanes
         each = -(-slots // lanes)
         rounds = 2 + each / 4 * -(-tile_rows * lanes // threads)
-        blocks, vector = -(-self.cells // tile_rows), slot // op.itemsizes[0]
-        lines = self.read / CACHE_LINE
-        effort = self._effort("subwarp rows", blocks * threads, members * each, vector, rounds, lines, members)
-        return self._tiled(name, self.work, tile_rows, row_bytes, threads, effort)
+        blocks, vector = self._tiles(tile_rows)[1], slot // op.itemsizes[0]
+        taken = members * each, vector, rounds, self.staged / CACHE_LINE, members
+        effort = self._effort("subwarp rows", blocks * threads, *taken, nbytes=self.staged)
+        return self._tiled(name, tile_rows, threads, effort)
 
     def _subwarp_runs(self) -> Steps:
         """The same of several runs or chunks: a row a sub-warp, and two tiles, of which one is copied meanwhile."""
@@ -226,20 +238,26 @@ class RowPlanner(Planner):
         tile_rows, vector = threads // lanes, slot // op.itemsizes[0]
         tile_bytes = self._run_tile(tile_rows)
         name = f"reduce_subwarp_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
-        slots, members, blocks = -(-row_bytes // slot) + 1, self.cells * lanes, -(-self.cells // tile_rows)
+        slots, members, (work, blocks) = -(-row_bytes // slot) + 1, self.cells * lanes, self._tiles(tile_rows)
         each = -(-slots // lanes) * self.lines
-        rounds, lines = self.lines + each / 4, self.read / CACHE_LINE
-        effort = self._effort("subwarp runs", blocks * threads, members * each, vector, rounds, lines, members)
-        work = self.work.but(slots=tile_rows, tail=tile_bytes)
-        return [Launch(name, blocks, work, 2 * tile_bytes, threads=threads, effort=effort)]
+        taken = members * each, vector, self.lines + each / 4, self.staged / CACHE_LINE, members
+        effort = self._effort("subwarp runs", blocks * threads, *taken, nbytes=self.staged)
+        return [Launch(name, blocks, work.but(tail=tile_bytes), 2 * tile_bytes, threads=threads, effort=effort)]
 
     def _run_tile(self, rows: int) -> int:
         """Bytes of a tile of so many rows of a run."""
-        return -(-(rows * self.row_bytes + tuning.TILE_MARGIN) // 16) * 16
+        return -(-(rows * self.row_step + tuning.TILE_MARGIN) // 16) * 16
 
-    def _tiled(self, name: str, work: Work, tile_rows: int, row_bytes: int, threads: int, effort: Effort) -> Steps:
-        blocks, shared = -(-work.rows // tile_rows), tile_rows * row_bytes + tuning.TILE_MARGIN
-        return [Launch(name, blocks, work.but(slots=tile_rows), shared, threads=threads, effort=effort)]
+    def _tiles(self, rows: int) -> tuple[Work, int]:
+        """The work by tiles of at most so many rows of a plane, and blocks."""
+        tiles = -(-self.plane_rows // rows)
+        work = self.work.but(slots=min(rows, self.plane_rows), tiles=tiles, width=self.plane_rows, step_b=self.row_step)
+        return work, self.cells // self.plane_rows * tiles
+
+    def _tiled(self, name: str, tile_rows: int, threads: int, effort: Effort) -> Steps:
+        work, blocks = self._tiles(tile_rows)
+        shared = work.slots * self.row_step + tuning.TILE_MARGIN
+        return [Launch(name, blocks, work, shared, threads=threads, effort=effort)]
 
     def _line_tile(self, slots: int, widths: Sequence[int], items: int) -> tuple[int, int]:
         """Lanes and loads a lane, ``items`` at most, whose tiles a line of so many slots fills best."""

@@ -209,8 +209,8 @@ def spread(state: State, ddof: float, without: float) -> Array:
         return np.where(freedom > 0, squares / freedom, squares * without)
 
 
-# What variances are without degrees of freedom, in NumPy: infinite, or NaN where all elements are one number; NaN where NaN
-# is left out. It is a default so that kernels are told it as well (device/operator.py).
+# What variances are without degrees of freedom, in NumPy: infinite, or NaN where all elements are one number; NaN where
+# NaN is left out. It is a default so that kernels are told it as well (device/operator.py).
 def var_finalise(state: State, dtype: DType, ddof: float = 0, without: float = np.inf) -> Array:
     return totals.cast(spread(state, ddof, without), dtype)
 

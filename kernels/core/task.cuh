@@ -28,16 +28,17 @@ template <int Chunks> struct Task {
     u64 rows, runs, length;
     u64 slots;        // vectors that cover a line, whatever its alignment
     u64 splits;       // blocks that share a row (or a tile of columns)
-    u64 tiles;        // warp tiles a line; tiles of columns; of a row in another order of indices: lines of a long one
+    u64 tiles;        // warp tiles a line; tiles of a plane of staged rows; tiles of columns; of a row in another order of indices: lines of a long one
     u64 chunks;       // chunks in the batch: the slowest reduced dimension
     u64 cells;        // cells of the output: with two passes, the distance between partials of one cell
     u64 tail;         // flat columns: elements in the last, incomplete line
-    i64 step_a, step_b, step_c;  // from one element of a line to the next: bytes, bytes, index or output cell
+    i64 step_a, step_b, step_c;  // from one element of a line to the next: bytes, bytes (of staged rows, from one
+                                 // row to the next), index or output cell
     i64 first_cell;              // cell of row 0
     i64 low_a, high_a, low_b, high_b;  // bytes that belong to the operands, relative to their first elements
     f64 option[2];    // arguments of finalise: ddof; unused
     Div by_slots, by_tiles, by_runs;
-    Div by_width;     // flat columns: cells repeat with this period along a line
+    Div by_width;     // flat columns: cells repeat with this period along a line; staged rows: rows of a plane
     Div by_splits;
     Walk row, run;
 

@@ -1,4 +1,4 @@
-// Rows of some hundred bytes that lie one after another at no alignment: a tile of rows is staged through shared
+// Rows of some hundred bytes, at one distance from each other and at no alignment: a tile of rows is staged through shared
 // memory, and sub-warps take them from there, slot by slot of 16 bytes. Other blocks' copies are on their way
 // meanwhile.
 #pragma once
@@ -135,31 +135,29 @@ GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename R
 // All lanes of the warp call. Reduces `count` rows of the tile, from its row `first` on, a row a sub-warp, and writes
 // their cells, or with Checked what write_rows says.
 template <class Op, class Emit, int V, int Lanes, bool Checked, int Chunks>
-GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const typename Op::In* tile, u32 first, u32 count) {
+GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const RowTile& rows, const typename Op::In* tile, u32 first, u32 count) {
     typedef typename Op::In In;
     const u32 row = threadIdx.x % 32 / Lanes;
-    const In* from = tile + (row < count ? first + row : first) * (u32)task.length;
+    const In* from = tile + (row < count ? first + row : first) * staged_step<In>(task);
     typename Raw<Op>::Pivot pivots[1];
     typename Raw<Op>::State states[1] = {
         tile_row_state<Op, V, Lanes>(task, TileRow<In, V>(from, row < count ? (i32)task.length : 0), pivots[0])};
-    return write_rows<Op, Emit, Lanes, 1, Checked>(task, blockIdx.x * task.slots + first, count, states, pivots);
+    return write_rows<Op, Emit, Lanes, 1, Checked>(task, rows.row(first), count, states, pivots);
 }
 
-// Grid: one block a tile of `slots` rows, which follow one another. Uses a tile of shared memory. For commutative
-// operators.
+// Grid: one block a tile of rows. Uses a tile of shared memory. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_subwarp_rows(const __grid_constant__ Task<Chunks> task) {
-    const u64 first = blockIdx.x * task.slots;
-    const typename Op::In* tile = stage_rows<typename Op::In, Threads>(task, task.base[0].a, first, (u8*)GR_SHARED);
+    const RowTile rows(task);
+    const typename Op::In* tile = stage_rows<typename Op::In, Threads>(task, task.base[0].a, rows, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
-    const u32 rows = (u32)(task.rows - first < task.slots ? task.rows - first : task.slots);
     // Whole warps go round together: a sub-warp without a row still takes part in the shuffles.
-    for (u32 row = threadIdx.x / 32 * (32 / Lanes); row < rows; row += Threads / Lanes) {
-        const u32 count = rows - row < 32 / Lanes ? rows - row : 32 / Lanes;
+    for (u32 row = threadIdx.x / 32 * (32 / Lanes); row < rows.rows; row += Threads / Lanes) {
+        const u32 count = rows.rows - row < 32 / Lanes ? rows.rows - row : 32 / Lanes;
         if constexpr (Clean<Op>::simpler)
-            if (reduce_tile_rows<typename Clean<Op>::type, Emit, V, Lanes, true>(task, tile, row, count)) continue;
-        reduce_tile_rows<Op, Emit, V, Lanes, false>(task, tile, row, count);
+            if (reduce_tile_rows<typename Clean<Op>::type, Emit, V, Lanes, true>(task, rows, tile, row, count)) continue;
+        reduce_tile_rows<Op, Emit, V, Lanes, false>(task, rows, tile, row, count);
     }
 }
