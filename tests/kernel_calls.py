@@ -111,6 +111,8 @@ ALONE: dict[str, Family] = {  # a block, or less, a cell
     "batch of short even rows": Reduced((9000, 12), (1,), lambda x: x[:, :8], count=5, way="subwarp short lines"),
     "rows of long lines": Reduced((9000, 2, 500), (1, 2), lambda x: x[:, :, 1:]),
     "batch of rows": Reduced((9000, 50), (1,), lambda x: x[:, 1:], count=5),
+    "rows in planes": Reduced((90, 102, 50), (2,), lambda x: x[:, 1:-1], way="subwarp rows"),
+    "runs of rows in planes": Reduced((9, 3, 200, 50), (1, 3), lambda x: x[:, :, 1:], way="subwarp runs"),
     "runs of short rows": InARow([10, 12, 24, 50, 130, 300, 501, 1000, 2004], 3),
     "batch of short rows": Reduced((9000, 50), (1,), count=5, way="subwarp runs"),
     "batch of long rows": Reduced((9000, 800), (1,), lambda x: x[:, 1:], count=5),
