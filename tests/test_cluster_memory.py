@@ -114,6 +114,7 @@ def use(*arrays):
     return sum(int(a[0]) for a in arrays)
 
 
+@pytest.mark.slow
 def test_short_tasks_beside_large_transfers(client):
     """A task that ends another one must not lose what the worker was about to ask for: it would never be asked for, nor
     anything else of the worker that has it."""

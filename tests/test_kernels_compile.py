@@ -20,7 +20,7 @@ import multiprocessing
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any
 
@@ -41,9 +41,10 @@ from kernel_facts import ARCHITECTURES, MAIN, Facts, batched, check, facts_of, f
 from plan_chunks import Chunk, laid
 from plan_machine import chosen, parameters, planned
 from sweep_kernels import text_digest
+from tiers import slow
 
 from gpureduce_dask.device import compile as compiler
-from gpureduce_dask.device import sources
+from gpureduce_dask.device import histogram, sources
 from gpureduce_dask.device.operator import cuda_operator
 from gpureduce_dask.errors import CompileError
 from gpureduce_dask.operators.monoid import Bound
@@ -78,13 +79,17 @@ def written(names: Iterable[str]) -> set[tuple[str, str]]:
     return {(what.arguments["Op"], what.arguments["Emit"]) for what in map(chosen, names)}
 
 
-def test_every_specialisation_passes_the_front_end(calls: dict[str, Call], pool: ProcessPoolExecutor) -> None:
+@pytest.mark.parametrize("share", [50, slow(1)])
+def test_every_specialisation_passes_the_front_end(
+    calls: dict[str, Call], pool: ProcessPoolExecutor, share: int
+) -> None:
+    """One of so many, by default, which are drawn anew for each text of the kernels."""
     names = unlike(calls)
     assert {chosen(name).kernel for name in names} == {*parameters()}
     assert {calls[name].family for name in calls} == {*FAMILIES}
     assert written(names) == written(calls)
     by_text: dict[str, list[str]] = {}
-    for name in names:
+    for name in random.Random(text_digest()).sample(names, len(names) // share):
         by_text.setdefault(calls[name].row.unsafe_cuda, []).append(name)
     jobs = [(part, text) for text, some in by_text.items() for part in batched(some, 600)]
     turns = [ARCHITECTURES[i % 3] for i in range(len(jobs))]
@@ -101,8 +106,8 @@ def test_the_text_is_one_for_the_three_architectures() -> None:
 # ---- machine code
 
 
-def drawn(calls: dict[str, Call]) -> list[tuple[str, str]]:
-    """A sixth of the rows in every kernel for sm_90, at least one, and another one for each of the others."""
+def drawn(calls: dict[str, Call], part: int) -> list[tuple[str, str]]:
+    """A part of the rows in every kernel for sm_90, at least one, and another one for each of the others."""
     draw = random.Random(text_digest())
     by_kernel: dict[str, dict[str, str]] = {}  # and row
     for name in draw.sample(sorted(calls), len(calls)):
@@ -110,14 +115,21 @@ def drawn(calls: dict[str, Call]) -> list[tuple[str, str]]:
     sample = []
     for _, by_row in sorted(by_kernel.items()):
         for architecture in ARCHITECTURES:
-            share = -(-len(by_row) // 6) if architecture == MAIN else min(1, len(by_row))
+            share = -(-len(by_row) // part) if architecture == MAIN else min(1, len(by_row))
             sample += [(architecture, by_row.pop(row)) for row in draw.sample(sorted(by_row), share)]
     return sample
 
 
-def test_rows_in_each_kernel_are_machine_code_without_spills(calls: dict[str, Call], pool: ProcessPoolExecutor) -> None:
+@pytest.mark.parametrize("only", [MAIN, slow("")])
+def test_rows_in_each_kernel_are_machine_code_without_spills(
+    calls: dict[str, Call], pool: ProcessPoolExecutor, only: str
+) -> None:
+    """By default of one row in every kernel."""
     alike: dict[tuple[str, str], list[str]] = {}
-    for architecture, name in drawn(calls):
+    sample = drawn(calls, 1000 if only else 6)
+    for architecture, name in sample:
+        if only and architecture != only:
+            continue
         alike.setdefault((architecture, calls[name].row.unsafe_cuda), []).append(name)
     jobs = [(part, arch, text) for (arch, text), names in alike.items() for part in batched(names, 10)]
     found = [(job[1], done.result()) for job, done in [(job, pool.submit(facts_of, *job)) for job in jobs]]
@@ -129,30 +141,50 @@ def test_rows_in_each_kernel_are_machine_code_without_spills(calls: dict[str, Ca
     ]
     assert not wrong, "\n".join(wrong)
     assert {(a, chosen(name).kernel) for a, facts in found for name in facts} >= {
-        (a, kernel) for a in ARCHITECTURES for kernel in parameters() if kernel != "reduce_ordered"
+        (a, kernel)
+        for a in ([only] if only else ARCHITECTURES)
+        for kernel in parameters()
+        if kernel != "reduce_ordered"
     }
 
 
+# All that NVRTC may be asked for, of those that the package knows.
+GENERATIONS = [f"sm_{a}" for a in (75, 80, 86, 89, 90, 100, 120) if a in nvrtc.getSupportedArchs()]
 # Float extremes take another way before sm_80; NVRTC 13 starts with sm_75, NVRTC 12 with older ones.
 BEFORE_SM_80 = [a for a in nvrtc.getSupportedArchs() if compiler.OLDEST <= a < 80][:1]
 
 
 @pytest.mark.parametrize("architecture", BEFORE_SM_80)
-def test_the_oldest_gpu(architecture: int) -> None:
+@pytest.mark.parametrize(
+    ("row", "family"), [("min", "line"), slow("argmin", "line"), slow("sum", "three in a row"), slow("any", "line")]
+)
+def test_the_oldest_gpu(architecture: int, row: str, family: str) -> None:
     """The rows whose text is another for GPUs that lack some instructions."""
-    asked = [
-        Call(OPERATORS[row], (np.dtype(dtype),), family, False)
-        for row, family in (("min", "line"), ("argmin", "line"), ("sum", "three in a row"), ("any", "line"))
-        for dtype in ("f2", ELEMENTS[-1], "f4")
-    ]
+    asked = [Call(OPERATORS[row], (np.dtype(dtype),), family, False) for dtype in ("f2", ELEMENTS[-1], "f4")]
     names = [*launched(asked)]
     assert facts_of(names, f"sm_{architecture}").keys() == {*names}
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_cubin_is_machine_code_with_the_kernel(architecture: str) -> None:
-    """The function that the launches use: an ELF file that holds the name it gives."""
+def a_reduction() -> str:
     (kernel,) = launched([Call(OPERATORS["sum"], (np.dtype("f4"),), "line", False)])
+    return kernel
+
+
+def a_scan() -> str:
+    from test_scan_kernels_compile import KERNELS
+
+    return next(kernel for kernel in KERNELS if kernel.startswith("scan_tiles<RowScan<Sum<f32"))
+
+
+def counts_of_bins() -> str:
+    return f"bins_histogram<f32, f32, 4, true, {histogram.THREADS}, {histogram.LOADS}>"
+
+
+@pytest.mark.parametrize("architecture", GENERATIONS)
+@pytest.mark.parametrize("kernel_of", [a_reduction, a_scan, counts_of_bins])
+def test_cubin_is_machine_code_with_the_kernel(architecture: str, kernel_of: Callable[[], str]) -> None:
+    """The function that the launches use: an ELF file that holds the name it gives."""
+    kernel = kernel_of()
     code, name = compiler.cubin(kernel, architecture)
     assert code.startswith(b"\x7fELF") and name.encode() in code
     assert compiler.cubin(kernel, architecture)[0] is code
