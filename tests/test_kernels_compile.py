@@ -3,6 +3,7 @@
 A specialisation is a name expression that a plan gives for a row of the table on dtypes that it takes, as a partial or
 as results, on one of the families of layouts of :mod:`kernel_calls`: some 34,000. What proves what:
 
+- By default a fortieth of them is looked at, and one generation of GPU by most tests; what is slow looks at all.
 - All of them go through the compiler's front end here: parsed, checked and instantiated, but for those that differ only
   in what they write from others that do. The answer is one for sm_80, sm_90 and sm_100: the text does not tell them
   apart.
@@ -20,8 +21,9 @@ import multiprocessing
 import os
 import random
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,6 +39,7 @@ except RuntimeError as error:
     pytest.skip(f"NVRTC does not load: {error}", allow_module_level=True)
 
 from kernel_calls import ELEMENTS, FAMILIES, ROWS, Call, dtypes_of, launched, listing
+from kernel_calls import calls as every_call
 from kernel_facts import ARCHITECTURES, MAIN, Facts, batched, check, facts_of, faults, front_end, variant
 from plan_chunks import Chunk, laid
 from plan_machine import chosen, parameters, planned
@@ -51,9 +54,19 @@ from gpureduce_dask.operators.monoid import Bound
 from gpureduce_dask.operators.table import OPERATORS
 
 
-@pytest.fixture(scope="module")
-def calls() -> dict[str, Call]:
-    return listing()
+@cache
+def some(share: int) -> dict[str, Call]:
+    """Specialisations of one call in so many, drawn anew for each text of the kernels; of all calls where it is 1."""
+    asked = [*every_call()] if share > 1 else []
+    return launched(random.Random(text_digest()).sample(asked, len(asked) // share)) if asked else listing()
+
+
+def kernels_of(share: int) -> set[str]:
+    """What the specialisations have to be of: all kernels, where all calls were asked for."""
+    return {*parameters()} if share == 1 else {chosen(name).kernel for name in some(share)}
+
+
+SHARES = [40, slow(1)]
 
 
 @pytest.fixture(scope="module")
@@ -79,17 +92,15 @@ def written(names: Iterable[str]) -> set[tuple[str, str]]:
     return {(what.arguments["Op"], what.arguments["Emit"]) for what in map(chosen, names)}
 
 
-@pytest.mark.parametrize("share", [50, slow(1)])
-def test_every_specialisation_passes_the_front_end(
-    calls: dict[str, Call], pool: ProcessPoolExecutor, share: int
-) -> None:
-    """One of so many, by default, which are drawn anew for each text of the kernels."""
+@pytest.mark.parametrize("share", SHARES)
+def test_every_specialisation_passes_the_front_end(pool: ProcessPoolExecutor, share: int) -> None:
+    calls = some(share)
     names = unlike(calls)
-    assert {chosen(name).kernel for name in names} == {*parameters()}
-    assert {calls[name].family for name in calls} == {*FAMILIES}
-    assert written(names) == written(calls)
+    assert {chosen(name).kernel for name in names} == kernels_of(share)
+    assert share > 1 or {calls[name].family for name in calls} == {*FAMILIES}
+    assert share > 1 or written(names) == written(calls)
     by_text: dict[str, list[str]] = {}
-    for name in random.Random(text_digest()).sample(names, len(names) // share):
+    for name in names:
         by_text.setdefault(calls[name].row.unsafe_cuda, []).append(name)
     jobs = [(part, text) for text, some in by_text.items() for part in batched(some, 600)]
     turns = [ARCHITECTURES[i % 3] for i in range(len(jobs))]
@@ -106,8 +117,8 @@ def test_the_text_is_one_for_the_three_architectures() -> None:
 # ---- machine code
 
 
-def drawn(calls: dict[str, Call], part: int) -> list[tuple[str, str]]:
-    """A part of the rows in every kernel for sm_90, at least one, and another one for each of the others."""
+def drawn(calls: dict[str, Call]) -> list[tuple[str, str]]:
+    """A sixth of the rows in every kernel for sm_90, at least one, and another one for each of the others."""
     draw = random.Random(text_digest())
     by_kernel: dict[str, dict[str, str]] = {}  # and row
     for name in draw.sample(sorted(calls), len(calls)):
@@ -115,22 +126,20 @@ def drawn(calls: dict[str, Call], part: int) -> list[tuple[str, str]]:
     sample = []
     for _, by_row in sorted(by_kernel.items()):
         for architecture in ARCHITECTURES:
-            share = -(-len(by_row) // part) if architecture == MAIN else min(1, len(by_row))
+            share = -(-len(by_row) // 6) if architecture == MAIN else min(1, len(by_row))
             sample += [(architecture, by_row.pop(row)) for row in draw.sample(sorted(by_row), share)]
     return sample
 
 
-@pytest.mark.parametrize("only", [MAIN, slow("")])
+@pytest.mark.parametrize(("share", "architectures"), [(SHARES[0], [MAIN]), slow(1, ARCHITECTURES)])
 def test_rows_in_each_kernel_are_machine_code_without_spills(
-    calls: dict[str, Call], pool: ProcessPoolExecutor, only: str
+    pool: ProcessPoolExecutor, share: int, architectures: Sequence[str]
 ) -> None:
-    """By default of one row in every kernel."""
+    calls = some(share)
     alike: dict[tuple[str, str], list[str]] = {}
-    sample = drawn(calls, 1000 if only else 6)
-    for architecture, name in sample:
-        if only and architecture != only:
-            continue
-        alike.setdefault((architecture, calls[name].row.unsafe_cuda), []).append(name)
+    for architecture, name in drawn(calls):
+        if architecture in architectures:
+            alike.setdefault((architecture, calls[name].row.unsafe_cuda), []).append(name)
     jobs = [(part, arch, text) for (arch, text), names in alike.items() for part in batched(names, 10)]
     found = [(job[1], done.result()) for job, done in [(job, pool.submit(facts_of, *job)) for job in jobs]]
     wrong = [
@@ -141,10 +150,7 @@ def test_rows_in_each_kernel_are_machine_code_without_spills(
     ]
     assert not wrong, "\n".join(wrong)
     assert {(a, chosen(name).kernel) for a, facts in found for name in facts} >= {
-        (a, kernel)
-        for a in ([only] if only else ARCHITECTURES)
-        for kernel in parameters()
-        if kernel != "reduce_ordered"
+        (a, kernel) for a in architectures for kernel in kernels_of(share) if kernel != "reduce_ordered"
     }
 
 
@@ -229,8 +235,10 @@ def test_what_does_not_compile_shows_the_log() -> None:
 # ---- other layouts
 
 
-def test_plans_of_other_layouts_choose_kernels_that_are_met(calls: dict[str, Call]) -> None:
+@pytest.mark.slow
+def test_plans_of_other_layouts_choose_kernels_that_are_met() -> None:
     """With all their ways to count lines, to share and to fold, and with all their numbers that are few."""
+    calls = some(1)
     met = {ways(chosen(name)) for name in calls}
     numbers = set[tuple[str, str, str]]().union(*(few(chosen(name)) for name in calls))
     draw = random.Random(0)

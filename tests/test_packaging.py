@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -181,3 +182,12 @@ def test_sdist_holds_what_tests_need(built):
 def test_needs_only_numpy_dask_and_distributed():
     assert sorted(need.split(">")[0] for need in PROJECT["dependencies"]) == ["dask[array]", "distributed", "numpy"]
     assert set(PROJECT["optional-dependencies"]) >= {"cuda12", "cuda13", "cluster", "demo", "test", "docs", "dev"}
+
+
+def test_the_tests_of_dask_s_interfaces_are_there():
+    """Those that .ci/run names for the oldest dask; all of ``accelerate`` are among them."""
+    script = (ROOT / ".ci" / "run").read_text()
+    named = re.search(r'^INTERFACES="([^"]*)"', script, re.MULTILINE)[1].split()
+    there = {path.stem.removeprefix("test_") for path in (ROOT / "tests").glob("test_*.py")}
+    assert len(named) > 20 and len(set(named)) == len(named) and set(named) <= there
+    assert {name for name in there if name.startswith("accelerate")} <= set(named)
