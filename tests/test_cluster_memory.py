@@ -52,6 +52,7 @@ def spilled(dask_worker):
     return len(dask_worker.data.slow)
 
 
+@pytest.mark.slow
 def test_nothing_but_the_event_loop_reads_a_worker_s_data(client):
     """Where a handle came without its chunks, and finds them."""
     ref = np.arange(4000.0).reshape(40, -1)

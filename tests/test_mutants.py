@@ -646,11 +646,14 @@ def orders_apart(machine: Emulator, probe: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[dict[str, Emulator]]:
-    """A machine for each mutant and, under the probe's name, one for each probe; compiled together."""
+def machines(request: pytest.FixtureRequest) -> Iterator[dict[str, Emulator]]:
+    """A machine for each mutant and, under the probe's name, one for each probe; compiled together, of those alone that
+    are asked for."""
+    given = [item.callspec.params for item in request.session.items if item.path == request.path and item.callspec]
+    probes, mutants = ([each[name] for each in given if name in each] for name in ("probe", "mutant"))
     with small_grids():
-        texts = {name: (name, text_of(name)) for name in PROBES}
-        texts |= {mutant.what: (mutant.probe, text) for mutant in MUTANTS if (text := mutant.text())}
+        texts = {name: (name, text_of(name)) for name in probes}
+        texts |= {mutant.what: (mutant.probe, text) for mutant in mutants if (text := mutant.text())}
         units = []
         machines = {}
         for what, (probe, text) in texts.items():

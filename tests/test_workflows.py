@@ -49,7 +49,7 @@ def test_from_files(name, lazy, opener):
         check(name, lazy, opener)
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATIONS if not name.startswith(data.WAYS)])
+@pytest.mark.parametrize("name", one_in(2, [name for name in OPERATIONS if not name.startswith(data.WAYS)]))
 def test_in_memory(name, in_memory, opener):
     with dask.config.set(scheduler="sync"):
         check(name, in_memory, opener)
