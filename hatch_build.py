@@ -16,6 +16,8 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,18 @@ def compiled() -> Path | None:
     digest = hashlib.sha256(b"".join(text.read_bytes() for text in sorted(FOLDER.glob("*.[ch]")))).hexdigest()[:12]
     library = FOLDER / f"loops-{digest}-{sysconfig.get_platform()}.so"
     compiler = shlex.split(os.environ.get("CC", "cc"))
-    texts = [str(text) for text in sorted(FOLDER.glob("*.c"))]
+    # Those that take longest first, as many at once as there are processors.
+    texts = sorted(FOLDER.glob("*.c"), key=lambda text: (-text.stat().st_size, text.name))
     new = library.with_suffix(f".{os.getpid()}")  # moved into place whole: builds may run side by side
-    command = [*compiler, *OPTIONS, *EVERY_PROCESSOR, "-o", str(new), *texts, *LIBRARIES]
+
+    def run(*arguments: str) -> None:
+        subprocess.run([*compiler, *OPTIONS, *EVERY_PROCESSOR, *arguments], check=True, capture_output=True, text=True)
+
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True)
+        with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
+            parts = [str(Path(folder, f"{text.stem}.o")) for text in texts]
+            list(pool.map(lambda text, part: run("-c", "-o", part, str(text)), texts, parts))
+            run("-o", str(new), *parts, *LIBRARIES)
         new.replace(library)
     except (OSError, subprocess.CalledProcessError) as error:
         reason = "\n".join((getattr(error, "stderr", None) or str(error)).splitlines()[:10])

@@ -19,8 +19,10 @@ def has_gpu() -> bool:
 
 
 # Files that take minutes: where processes take whole files (.ci/run), these must not be the last ones to begin.
-LONG = ["dasks_own", "emulated_scans", "mutants", "kernels_compile", "scan_kernels_compile", "emulated", "bins_compile"]
-LONG += ["bench_soak", "packaging", "cluster_grouping", "emulated_bins", "examples", "device_plans", "faults"]
+LONG = ["kernels_compile", "scan_kernels_compile", "dasks_own", "cluster_grouping", "device_plans", "array_expressions"]
+LONG += ["emulated", "emulated_scans", "mutants", "bins_compile", "workflows", "packaging", "scans_cluster", "scans"]
+LONG += ["host", "bench_soak", "faults", "grouped_trees", "handles_cluster", "emulated_bins", "examples", "scans_host"]
+LONG += ["typing", "bins", "lazy_reads", "demo", "result_names", "bench_grids", "upload", "private"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

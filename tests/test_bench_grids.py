@@ -18,6 +18,7 @@ from gpureduce_dask.tools.bench import grids, mechanisms
 SMALL = ["--gpus", "0", "--workers", "2", "--mib", "0.5", "--chunks", "9", "--repeats", "1"]
 
 
+@pytest.mark.slow
 def test_a_small_run_of_grids(tmp_path, capsys, monkeypatch):
     """One of its cases is wrong, and told."""
     monkeypatch.chdir(tmp_path)
@@ -47,6 +48,7 @@ def test_a_small_run_of_grids(tmp_path, capsys, monkeypatch):
     assert run["processor"] in made and run["date"] in made
 
 
+@pytest.mark.slow
 def test_a_small_run_of_mechanisms(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "grids.md"

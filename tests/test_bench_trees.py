@@ -43,6 +43,7 @@ def test_a_small_run(tmp_path, capsys):
     )
 
 
+@pytest.mark.slow
 def test_a_small_run_of_scans(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ["--scans", "--gpus", "0", "--workers", "2", "--mib", "1", "--chunks", "4", "--repeats", "1"]

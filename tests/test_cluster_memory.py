@@ -52,6 +52,7 @@ def spilled(dask_worker):
     return len(dask_worker.data.slow)
 
 
+@pytest.mark.slow
 def test_nothing_but_the_event_loop_reads_a_worker_s_data(client):
     """Where a handle came without its chunks, and finds them."""
     ref = np.arange(4000.0).reshape(40, -1)
@@ -114,6 +115,7 @@ def use(*arrays):
     return sum(int(a[0]) for a in arrays)
 
 
+@pytest.mark.slow
 def test_short_tasks_beside_large_transfers(client):
     """A task that ends another one must not lose what the worker was about to ask for: it would never be asked for, nor
     anything else of the worker that has it."""

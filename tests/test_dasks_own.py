@@ -12,6 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from tiers import slow
 
 import gpureduce_dask as gr
 
@@ -67,8 +68,10 @@ def without(reasons: dict[str, str]) -> list[str]:
     return [f"--deselect={name}" for name in reasons]
 
 
-def test_reductions():
-    said = run(REDUCTIONS, "-k", "not quantile and not percentile", *without(REASONS))
+@pytest.mark.parametrize("chosen", ["not structure", slow("structure")])
+def test_reductions(chosen):
+    """Of the structure of chunks there are hundreds of tests."""
+    said = run(REDUCTIONS, "-k", f"not quantile and not percentile and {chosen}", *without(REASONS))
     assert said.endswith("exit status 0"), said
 
 
@@ -94,6 +97,7 @@ def test_each_test_that_is_left_out_fails():
     assert " passed" not in said and " error" not in said, said
 
 
+@pytest.mark.slow
 def test_answers_of_those_that_compare_keys_too():
     named = [name for name, reason in REASONS.items() if reason is FAN_IN]
     said = run("--answers-alone", *named)

@@ -143,6 +143,7 @@ def test_a_worker_with_a_nanny_exits(monkeypatch, caplog, nanny, error):
     assert [record.levelname for record in caplog.records] == (["CRITICAL"] if nanny else [])
 
 
+@pytest.mark.slow
 def test_the_work_of_a_lost_worker_is_redone(tmp_path):
     from distributed import Client, LocalCluster
 

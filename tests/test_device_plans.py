@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from plan_chunks import Chunk, chunks, contiguous, gapped, in_planes, inside, laid, paired, plain, plain_chunks, turned, walked
 from plan_machine import check_launch, check_plan, chosen, parameters, plan_of, planned, short_chains, small_grids
 from simt import Kernels, Unit, build
+from tiers import only, slow
 
 from gpureduce_dask import device as device_package
 from gpureduce_dask.device import launch, sources, tuning
@@ -302,7 +303,7 @@ STATE_BYTES = st.sampled_from([1, 2, 8, 12, 16, 24, 32, 40, 64])
 FINISHES = st.sampled_from(["ticket", "two-pass", "atomic"])
 
 
-@pytest.mark.parametrize("grids", [nullcontext, small_grids, short_chains])
+@pytest.mark.parametrize("grids", [nullcontext, slow(small_grids), short_chains])
 @settings(max_examples=150, deadline=None)
 @given(chunks(most=2000), STATE_BYTES, st.integers(1, 3), FINISHES)
 def test_a_plan_takes_every_element_once(grids: Any, chunk: Chunk, state_bytes: int, count: int, finish: str) -> None:
@@ -310,7 +311,7 @@ def test_a_plan_takes_every_element_once(grids: Any, chunk: Chunk, state_bytes: 
         check_plan(chunk, state_bytes, count, finish)
 
 
-@pytest.mark.parametrize("grids", [nullcontext, small_grids, short_chains])
+@pytest.mark.parametrize("grids", [nullcontext, slow(small_grids), short_chains])
 @settings(max_examples=60, deadline=None)
 @given(plain_chunks(), STATE_BYTES, FINISHES)
 def test_a_plan_of_a_plain_chunk(grids: Any, chunk: Chunk, state_bytes: int, finish: str) -> None:
@@ -318,7 +319,7 @@ def test_a_plan_of_a_plain_chunk(grids: Any, chunk: Chunk, state_bytes: int, fin
         check_plan(chunk, state_bytes, 1, finish)
 
 
-@pytest.mark.parametrize("grids", [nullcontext, small_grids, short_chains])
+@pytest.mark.parametrize("grids", [nullcontext, slow(small_grids), short_chains])
 @settings(max_examples=60, deadline=None)
 @given(plain_chunks(sizes=[8, 12, 40]), st.booleans())
 def test_a_plan_of_partials(grids: Any, chunk: Chunk, commutative: bool) -> None:
@@ -425,7 +426,12 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+FIRST = {wanted.split()[0]: name for name, (wanted, *_) in [*CASES.items()][::-1]}  # case of each kernel
+
+
+@pytest.mark.parametrize(
+    "name", only(lambda name: name in FIRST.values() or math.prod(CASES[name][1].shape) * CASES[name][2] < 2500, CASES)
+)
 def test_every_kernel_takes_something(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted, chunk, count, finish = CASES[name]
     if "long row" in name:

@@ -8,6 +8,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from tiers import in_turn
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
@@ -595,8 +596,9 @@ def kernels() -> Kernels:
     return build([unit([*CALLS.values(), *(one for several in AGREED.values() for one in several)])])[0]
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("name", [name for name in CALLS if name not in METHODS | PACKS])
+@pytest.mark.parametrize(
+    ("name", "schedule"), in_turn([name for name in CALLS if name not in METHODS | PACKS], SCHEDULES)
+)
 def test_scan(kernels, name, schedule):
     check(kernels, CALLS[name], schedule, seed=len(name))
 

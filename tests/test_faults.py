@@ -19,6 +19,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from tiers import only
 
 import gpureduce_dask as gr
 from gpureduce_dask.distributed import handles
@@ -197,6 +198,10 @@ FAULTS = (
 )
 
 
+QUICK = (killed_while_groups_run, killed_with_chunks_that_handles_refer_to, moved_between_the_survey_and_the_handles)
+
+
+@pytest.mark.slow
 def test_workers_that_are_restarted(client):
     """Chunks are gone, and with them the array: an error that says so, and the next array is as good as ever.
 
@@ -210,7 +215,7 @@ def test_workers_that_are_restarted(client):
     check(client, on_workers(client))
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fault", only(lambda fault: fault in QUICK, FAULTS), ids=lambda f: f.__name__)
 def test_a_worker_that_is_killed(client, fault, capsys):
     for _ in range(ROUNDS):
         fault(client)
@@ -219,6 +224,7 @@ def test_a_worker_that_is_killed(client, fault, capsys):
         print(f"\n{fault.__name__}: {ROUNDS} times, every result right")
 
 
+@pytest.mark.slow
 def test_a_worker_that_joins_late(client, cluster):
     x = on_workers(client)
     check(client, x, OPS[:1])
@@ -299,6 +305,7 @@ def test_chunks_that_nobody_can_make_again(client):
     wait_for_all(client)
 
 
+@pytest.mark.slow
 def test_threads_of_one_client(client):
     """All at the first reduction of the same arrays, so that they make handles at once too."""
     x, begin = on_workers(client), threading.Barrier(6)
@@ -314,6 +321,7 @@ def test_threads_of_one_client(client):
             done.result(timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_two_clusters_at_once(client):
     with (
         distributed.LocalCluster(
@@ -384,6 +392,7 @@ def test_a_worker_without_the_package(client, start):
     assert client.compute(da.ones(64, chunks=8).sum()).result(timeout=PATIENCE) == 64
 
 
+@pytest.mark.slow
 def test_a_scheduler_without_the_package(start, tmp_path):
     file, x = tmp_path / "scheduler.json", da.ones(64, chunks=8)
     for code, hidden in ((SCHEDULER, True), (WORKER, False)):

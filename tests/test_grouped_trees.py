@@ -21,6 +21,7 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 from dask.utils import key_split
 from test_trees import AFFINE, compose
+from tiers import one_in
 
 import gpureduce_dask as gr
 from gpureduce_dask.graph import fusion, group_task, reduce_tasks, sources
@@ -270,7 +271,7 @@ def test_chunks_in_memory_need_no_task_each():
     assert sum(str(k).startswith("('gr-") for k in dict(gr.sum(big).dask)) == 2 + 1
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", one_in(2, PATHS))
 def test_processes(path):
     x = PATHS[path](da.from_array(X, chunks=(2, 3)).map_blocks(np.copy))
     total, where = dask.compute(gr.nansum(x), gr.nanargmax(x, axis=0), scheduler="processes", num_workers=2)

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tiers import slow
 
 from gpureduce_dask import errors, history
 from gpureduce_dask.device import sources
@@ -86,7 +87,7 @@ def test_sources_of_the_package_are_named_from_its_root():
     assert source_of(history.get("reduce-00")) == Path(PACKAGE, "steps", "host.py")
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("architecture", [slow("sm_80"), "sm_90", slow("sm_100")])
 def test_every_kernel_becomes_machine_code(architecture):
     pytest.importorskip("cupy", reason="it brings the binding of NVRTC")
     from cupy_backends.cuda.libs import nvrtc

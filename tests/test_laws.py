@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import CASES, PAIRS, case_id, layouts_of, values
+from tiers import in_turn
 
 from gpureduce_dask import Monoid
 from gpureduce_dask.chunk import Place
@@ -153,8 +154,9 @@ def test_order_is_kept(drawn):
     np.testing.assert_array_equal(host.finalise(host.reduce((x,), bound, axes), bound), composed(x, axes))
 
 
-@pytest.mark.parametrize("shape", [(70_001,), (300, 401), (401, 300), (3, 40_000), (40_000, 3)])
-@pytest.mark.parametrize("order", "CF")
+@pytest.mark.parametrize(
+    ("shape", "order"), in_turn([(70_001,), (300, 401), (401, 300), (3, 40_000), (40_000, 3)], "CF"), ids=str
+)
 def test_order_is_kept_over_many_tiles(shape, order):
     x = np.asarray(values(shape, "i8"), order=order)
     bound = AFFINE.bind("i8")

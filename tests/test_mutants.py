@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiers import only
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
@@ -645,11 +646,14 @@ def orders_apart(machine: Emulator, probe: str) -> int:
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[dict[str, Emulator]]:
-    """A machine for each mutant and, under the probe's name, one for each probe; compiled together."""
+def machines(request: pytest.FixtureRequest) -> Iterator[dict[str, Emulator]]:
+    """A machine for each mutant and, under the probe's name, one for each probe; compiled together, of those alone that
+    are asked for."""
+    given = [item.callspec.params for item in request.session.items if item.path == request.path and item.callspec]
+    probes, mutants = ([each[name] for each in given if name in each] for name in ("probe", "mutant"))
     with small_grids():
-        texts = {name: (name, text_of(name)) for name in PROBES}
-        texts |= {mutant.what: (mutant.probe, text) for mutant in MUTANTS if (text := mutant.text())}
+        texts = {name: (name, text_of(name)) for name in probes}
+        texts |= {mutant.what: (mutant.probe, text) for mutant in mutants if (text := mutant.text())}
         units = []
         machines = {}
         for what, (probe, text) in texts.items():
@@ -662,13 +666,16 @@ def machines() -> Iterator[dict[str, Emulator]]:
         yield machines
 
 
+QUICK = [*PROBES][::4]  # the defects that these are to notice run by default
+
+
 @pytest.fixture(scope="module")
 def searched() -> dict[str, int]:
     """For each probe, how many orders it took until it had noticed every defect."""
     return {}
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.what)
+@pytest.mark.parametrize("mutant", only(lambda m: m.probe in QUICK, MUTANTS), ids=lambda m: m.what)
 def test_every_defect_is_noticed(machines: dict[str, Emulator], searched: dict[str, int], mutant: Mutant) -> None:
     assert mutant.what in machines, f"{mutant.old!r} does not stand in {mutant.where}"
     if mutant.probe in GROUPS:
@@ -681,7 +688,7 @@ def test_every_defect_is_noticed(machines: dict[str, Emulator], searched: dict[s
     searched[mutant.probe] = max(searched.get(mutant.probe, 0), passed + 1)
 
 
-@pytest.mark.parametrize("probe", PROBES)
+@pytest.mark.parametrize("probe", only(lambda probe: probe in QUICK, PROBES))
 def test_the_text_as_it_is_passes(machines: dict[str, Emulator], searched: dict[str, int], probe: str) -> None:
     """In every order in which a defect was looked for, and in three of each schedule at least."""
     most = max(searched.get(probe, SEEDS * len(SCHEDULES)), 3 * len(SCHEDULES))

@@ -6,12 +6,13 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from tiers import one_in
 
 from gpureduce_dask.tools.bench import random_calls
 from gpureduce_dask.tools.bench.random_calls import CALLS, agree, draws
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", one_in(3, range(6)))
 def test_answers_are_those_of_plain_dask(seed, tmp_path):
     result = random_calls.run(seed, 25, 0.5, tmp_path / "random.json")
     assert random_calls.is_clean(result), random_calls.summary(result)

@@ -13,6 +13,7 @@ pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
 import kernel_facts
 from kernel_facts import ARCHITECTURES, MAIN, batched, facts_of
 from test_emulated_scans import CALLS, METHODS
+from tiers import slow
 
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import scan_task, sources
@@ -106,15 +107,17 @@ def drawn(arch: str) -> list[str]:
     return [some[-1 - ARCHITECTURES.index(arch) % len(some)] for some in by_name.values()]
 
 
-@pytest.mark.parametrize("arch", ARCHITECTURES)
-def test_kernels_compile_without_spills(arch):
-    share = drawn(arch)
+@pytest.mark.parametrize(("arch", "step"), [(MAIN, 25), *(slow(arch, 1) for arch in ARCHITECTURES)])
+def test_kernels_compile_without_spills(arch, step):
+    """By default of every so manieth for sm_90."""
+    share = drawn(arch)[::step]
     assert {compiler._top(kernel) for kernel in share} == {TOP}
     with ThreadPoolExecutor(2) as pool:
         for facts in pool.map(lambda some: facts_of(some, arch, "", TOP), batched(share, TOGETHER)):
             assert not {kernel: fact for kernel, fact in facts.items() if fact.spilled}
 
 
+@pytest.mark.slow
 def test_large_states_that_lanes_share_stay_in_registers():
     some = [kernel for kernel in KERNELS if any(name in kernel for name in LARGE_STATES)]
     assert len(some) >= len(LARGE_STATES)
@@ -123,6 +126,7 @@ def test_large_states_that_lanes_share_stay_in_registers():
         assert not {kernel: fact for kernel, fact in facts.items() if fact.spilled}, arch
 
 
+@pytest.mark.slow
 def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():
     """Others would race, and two halves of a word need not be seen together."""
     in_tiles = ("RowScan<Sum", "RowScan<Var", "StripScan<Sum", "ContiguousColumnScan<Sum", "AnyAllScan")
@@ -135,6 +139,7 @@ def test_blocks_read_and_write_posts_by_relaxed_accesses_of_whole_words():
         assert writes and writes <= {"st.relaxed.gpu.global.u64", "st.relaxed.gpu.global.v2.u64"}, kernel
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_kernels_compile_for_racecheck(arch):
     kernel = next(k for k in KERNELS if ("StripScan<AffineMap" if arch == "sm_90" else "RowScan<Any") in k)

@@ -20,6 +20,7 @@ from dask._task_spec import DataNode, convert_legacy_graph
 from dask.array.reductions import cumreduction
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiers import in_turn, slow
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors, planner
@@ -121,20 +122,18 @@ def test_along_an_axis(grid, in_memory, scheduler):
         check(got, whole(name, x, axis, **options))
 
 
-@pytest.mark.parametrize(
-    "grid",
-    [
-        *GRIDS,
-        ((9, 6), (4, 2)),
-        ((7, 5, 6), (3, 2, 2)),
-        ((7, 4, 3), (1, 3, 2)),
-        ((2, 3, 4, 5), (1, 2, 2, 5)),
-        ((0, 4), (1, 2)),
-        ((20, 18), (20, 1)),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("together", [0, scan.TOGETHER_BYTES])
+GRIDS_OF_ALL_AXES = [
+    *GRIDS,
+    ((9, 6), (4, 2)),
+    ((7, 5, 6), (3, 2, 2)),
+    ((7, 4, 3), (1, 3, 2)),
+    ((2, 3, 4, 5), (1, 2, 2, 5)),
+    ((0, 4), (1, 2)),
+    ((20, 18), (20, 1)),
+]
+
+
+@pytest.mark.parametrize(("grid", "together"), in_turn(GRIDS_OF_ALL_AXES, [0, scan.TOGETHER_BYTES]), ids=str)
 def test_over_all_axes_in_c_order(grid, together, scheduler, monkeypatch):
     monkeypatch.setattr(scan, "TOGETHER_BYTES", together)
     shape, chunks = grid
@@ -184,8 +183,7 @@ def test_over_all_axes_nothing_is_rechunked():
         np.testing.assert_array_equal(got.compute(), np.arange(1, 64 * 64 + 1))
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize(("in_memory", "reverse"), in_turn([False, True], [False, True]))
 def test_segments(reverse, in_memory, scheduler):
     x = small((23, 6))
     for axis, chunks in ((0, (4, 3)), (1, (9, 2)), (0, (23, 3))):
@@ -501,7 +499,7 @@ def test_lazy_chunks_are_made_once():
     assert len(counts) == 40 and got[-1] == 400
 
 
-@pytest.mark.parametrize("in_memory", [False, True])
+@pytest.mark.parametrize("in_memory", [False, slow(True)])
 def test_what_a_scan_feeds_lets_go_of_it(in_memory, scheduler):
     """Chunks of 1 MiB, traced by NumPy's allocations: of 96 no more are in memory than two sections and threads."""
     size, chunks = 1 << 17, 96

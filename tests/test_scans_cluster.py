@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from test_cluster_grouping import install, persisted, run, taken
 from test_scans import OPTIONS, small, whole
+from tiers import in_turn
 
 import gpureduce_dask as gr
 from gpureduce_dask.distributed import handles
@@ -79,8 +80,7 @@ def test_lazy_chunks(client):
     np.testing.assert_allclose(got, want, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("per_axis", [6, 12])
-@pytest.mark.parametrize("side", [4, 512])
+@pytest.mark.parametrize(("side", "per_axis"), in_turn([4, 512], [12, 6]))
 def test_how_many_tasks_over_all_axes(client, per_axis, side):
     """One a chunk of the result. A row of chunks that lie side by side takes five more at most: its totals by worker,
     what stands before them, and what scans or gathers it. Where chunks have yet to be made, each has its own totals."""
@@ -116,8 +116,7 @@ GRIDS = [
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-@pytest.mark.parametrize("how", ["together", "apart", "cut"])
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize(("grid", "how"), in_turn(GRIDS, ["together", "apart", "cut"]), ids=str)
 def test_over_all_axes(client, monkeypatch, grid, how):
     """Parts that are scanned as one, or each for itself, from whole chunks or from what is cut of them."""
     monkeypatch.setattr(scan, "TOGETHER_BYTES", 2**20 if how == "together" else 0)
@@ -174,6 +173,7 @@ def test_a_worker_that_dies(client):
     np.testing.assert_array_equal(future.result(timeout=60), np.arange(1, 41)[:, None] * np.ones(1000))
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_with_rows_of_chunks(client):
     """What it gathered for a scan over all axes is gathered again."""
     x = da.zeros((40, 10_000), chunks=(4, 1000)).map_blocks(slow_ones)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiers import slow
 
 pytest.importorskip("cupy", reason="it brings the binding of NVRTC")
 
@@ -63,7 +64,7 @@ def test_every_family_passes_the_front_end(number: int) -> None:
     assert check([*found], ARCHITECTURES[number % 3])
 
 
-@pytest.mark.parametrize(("number", "architecture"), [*enumerate(ARCHITECTURES)])
+@pytest.mark.parametrize(("number", "architecture"), [slow(0, "sm_80"), (1, "sm_90"), slow(2, "sm_100")])
 def test_machine_code_does_not_spill(number: int, architecture: str) -> None:
     found = kernels(FIVE, "f4", CODED[number:][:1]) | kernels(*PRODUCTS[1 + number], CODED[number - 1 :][:1])
     facts = facts_of([*found], architecture)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tiers import in_turn
 
 pytest.importorskip("cupy", reason="its calls are replaced one by one")
 
@@ -54,8 +55,7 @@ def driver(monkeypatch):
     return fake
 
 
-@pytest.mark.parametrize("dtype", ["u1", "f4", "c16", "longdouble"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize(("layout", "dtype"), in_turn(LAYOUTS, ["u1", "f4", "c16", "longdouble"]))
 def test_arrays_of_any_layout_arrive(driver, layout, dtype):
     pieces = 0
     for shape in ((40, 61), (3, 2003), (300_000, 5), (7, 1, 900_001)):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dask
 import numpy as np
 import pytest
+from tiers import one_in
 
 from gpureduce_dask.tools.bench.workflows import data, measure, run
 from gpureduce_dask.tools.bench.workflows.operations import Fields, operations
@@ -42,18 +43,19 @@ def check(name, fields, opener, where=None):
     return row
 
 
-@pytest.mark.parametrize("name", OPERATIONS)
+@pytest.mark.parametrize("name", one_in(4, OPERATIONS))
 def test_from_files(name, lazy, opener):
     with dask.config.set(scheduler="threads", num_workers=4):
         check(name, lazy, opener)
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATIONS if not name.startswith(data.WAYS)])
+@pytest.mark.parametrize("name", one_in(2, [name for name in OPERATIONS if not name.startswith(data.WAYS)]))
 def test_in_memory(name, in_memory, opener):
     with dask.config.set(scheduler="sync"):
         check(name, in_memory, opener)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", ["processes", "distributed"])
 def test_on_other_schedulers(scheduler, lazy, opener):
     with run.place(scheduler) as where:
