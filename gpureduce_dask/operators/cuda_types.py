@@ -98,11 +98,12 @@ def nan_mean(dtype: DType) -> str:
 
 
 def _squares(dtype: DType, floating: bool) -> str:
-    if kind(dtype) in "biu" and not floating:
-        number = _accumulator(dtype)[0]
-        return f"<Square<{element(dtype)}, {number}, {number}>, {number}>"
-    term = _real_sum(dtype) if kind(dtype) in "fc" else "f64"
-    return f"<Square<{element(dtype)}, f64, {term}>, {term}>"
+    integers = kind(dtype) in "biu"
+    number = _accumulator(dtype)[0] if integers and not floating else "f64"
+    if kind(dtype) == "b":  # 0 and 1 are their own squares
+        return f"<Value<{element(dtype)}, {number}>, {number}>"
+    term = number if integers else _real_sum(dtype)
+    return f"<Square<{element(dtype)}, {number}, {term}>, {term}>"
 
 
 def sum_of_squares(dtype: DType) -> str:

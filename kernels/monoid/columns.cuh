@@ -442,6 +442,7 @@ template <> struct Columns<MaxMagnitude<i16>, 8> : MagnitudeColumns<i16, 8> {};
 template <> struct Columns<MaxMagnitude<u16>, 8> : MagnitudeColumns<u16, 8> {};
 template <> struct Columns<MaxMagnitude<half>, 8> : MagnitudeColumns<half, 8> {};
 template <> struct Columns<MaxMagnitude<bfloat16>, 8> : MagnitudeColumns<bfloat16, 8> {};
+template <class Map, class A, int V> struct Columns<RootSum<Map, A>, V> : Columns<Sum<Map, A>, V> {};
 template <class T, class To, class A, int V> struct Columns<Mean<Value<T, To>, A>, V> : MeanColumns<Value<T, To>, A, V> {};
 template <class T, int Order, bool SkipNan, int V, bool Integer = NarrowInteger<T>::yes>
 struct MomentColumnsOf : MomentColumns<T, Order, V> {};
