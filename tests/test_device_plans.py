@@ -21,7 +21,20 @@ import pytest
 from gpu.samples import DTYPES
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
-from plan_chunks import Chunk, chunks, contiguous, gapped, in_planes, inside, laid, paired, plain, plain_chunks, turned, walked
+from plan_chunks import (
+    Chunk,
+    chunks,
+    contiguous,
+    gapped,
+    in_planes,
+    inside,
+    laid,
+    paired,
+    plain,
+    plain_chunks,
+    turned,
+    walked,
+)
 from plan_machine import check_launch, check_plan, chosen, parameters, plan_of, planned, short_chains, small_grids
 from simt import Kernels, Unit, build
 from tiers import only, slow
