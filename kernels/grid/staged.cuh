@@ -9,11 +9,11 @@
 
 // The rows that a block takes: a tile of `slots` rows of a plane, which has `by_width.size` rows, step_b bytes apart, in `tiles`
 // tiles. Planes lie anywhere.
-struct RowTile {
+struct StagedTile {
     u64 plane;  // its first row
     u64 first;  // row of the plane
     u32 rows;
-    template <int Chunks> GR_HD RowTile(const Task<Chunks>& task) {
+    template <int Chunks> GR_HD StagedTile(const Task<Chunks>& task) {
         const u64 number = task.tiles == 1 ? blockIdx.x : task.by_tiles.of(blockIdx.x), size = task.by_width.size;
         plane = number * size;
         first = (blockIdx.x - number * task.tiles) * task.slots;
@@ -26,7 +26,7 @@ struct RowTile {
 // line on: the plane's rows before the tile fill that. What does not fill 16 bytes at either end of the plane goes by elements.
 // Where the tile's first row is; shared memory holds 142 bytes more than its rows.
 template <class In, int Threads, int Chunks>
-GR_HD const In* stage_rows(const Task<Chunks>& task, const u8* line, const RowTile& tile, u8* to) {
+GR_HD const In* stage_rows(const Task<Chunks>& task, const u8* line, const StagedTile& tile, u8* to) {
     const u64 row_bytes = task.length * sizeof(In), left = task.by_width.size - tile.first - 1;
     const u8* from = line + task.row.at(tile.plane).a + (i64)tile.first * task.step_b;
     const u32 lead = (u32)((u64)from % (tile.first ? 128 : 16));
@@ -59,7 +59,7 @@ GR_HD typename Op::State staged_state(const Task<Chunks>& task, const typename O
 template <class Op, class Emit, int Length, int Threads, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
-    const RowTile rows(task);
+    const StagedTile rows(task);
     const In* tile = stage_rows<In, Threads>(task, task.base[0].a, rows, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();

@@ -135,7 +135,7 @@ GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename R
 // All lanes of the warp call. Reduces `count` rows of the tile, from its row `first` on, a row a sub-warp, and writes
 // their cells, or with Checked what write_rows says.
 template <class Op, class Emit, int V, int Lanes, bool Checked, int Chunks>
-GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const RowTile& rows, const typename Op::In* tile, u32 first, u32 count) {
+GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const StagedTile& rows, const typename Op::In* tile, u32 first, u32 count) {
     typedef typename Op::In In;
     const u32 row = threadIdx.x % 32 / Lanes;
     const In* from = tile + (row < count ? first + row : first) * staged_step<In>(task);
@@ -148,7 +148,7 @@ GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const RowTile& rows, const
 // Grid: one block a tile of rows. Uses a tile of shared memory. For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_subwarp_rows(const __grid_constant__ Task<Chunks> task) {
-    const RowTile rows(task);
+    const StagedTile rows(task);
     const typename Op::In* tile = stage_rows<typename Op::In, Threads>(task, task.base[0].a, rows, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();

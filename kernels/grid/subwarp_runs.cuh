@@ -14,7 +14,7 @@ template <class Op, class Emit, int V, int Threads, int Lanes, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_subwarp_runs(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
     typedef RawOfLines<Op> R;
-    const RowTile rows(task);
+    const StagedTile rows(task);
     const u64 lines = task.runs * task.chunks;
     const u32 row = threadIdx.x / Lanes, own = row < rows.rows ? row : 0;
     i64 index = 0;
