@@ -28,7 +28,8 @@ template <int Chunks> struct Task {
     u64 rows, runs, length;
     u64 slots;        // vectors that cover a line, whatever its alignment
     u64 splits;       // blocks that share a row (or a tile of columns)
-    u64 tiles;        // warp tiles a line; tiles of a plane of staged rows; tiles of columns; of a row in another order of indices: lines of a long one
+    u64 tiles;        // warp tiles a line; tiles of a plane of staged rows, or of columns; of a row in another order of
+                      // indices: lines of a long one
     u64 chunks;       // chunks in the batch: the slowest reduced dimension
     u64 cells;        // cells of the output: with two passes, the distance between partials of one cell
     u64 tail;         // flat columns: elements in the last, incomplete line
