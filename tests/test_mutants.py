@@ -96,6 +96,18 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         for name, dtype, layout in [("sum", "f8", "staged rows"), ("max", "u1", "staged rows inside")]
         for seed in range(2)
     ),
+    "planes": tuple(
+        partial_of(name, dtype, f"{layout} in planes", seed=1)
+        for name, dtype, layout in [
+            ("sum", "f4", "subwarp rows"),
+            ("max", "u1", "staged rows"),
+            ("var", "f4", "subwarp runs"),
+        ]
+    ),
+    "parts": tuple(
+        partial_of(name, dtype, "rows with edges", seed=1)
+        for name, dtype in [("var", "f4"), ("var", "i2"), ("mean", "u1"), ("prod", "i2")]
+    ),
     "columns": (
         partial_of("sum", "f8", "columns"),
         partial_of("argmax", "f4", "columns inside", seed=1),
@@ -320,10 +332,25 @@ MUTANTS = [
     # lines
     Mutant("load before the operand", "whole line", "owns(", "a >= low_a && "),
     Mutant("load past the operand", "rows", "owns(", "a + bytes_a <=", "a <"),
-    Mutant("one element before the line", "rows", "absorb_edge(", "from + j >= 0", "from + j >= -1"),
-    Mutant("one element past the line", "rows", "absorb_edge(", "from + j < (i64)length", "from + j <= (i64)length"),
+    Mutant("elements before the line", "rows", "absorb_edge(", "from < 0 ? (i32)-from : 0", "0"),
+    Mutant("elements past the line", "rows", "absorb_edge(", "left < V ? (i32)left : V", "V"),
+    Mutant("one element past a short line", "short rows", "absorb_some(", "j < end", "j <= end"),
     Mutant(
-        "one element past a short line", "short rows", "absorb_slot(", "j < (int)slot.count", "j <= (int)slot.count"
+        "elements outside a row move its mean",
+        "parts",
+        "struct PivotMoments",
+        ": acc.pivot);",
+        ": cast<f64>(pack.at[j]));",
+    ),
+    Mutant(
+        "elements outside a row of integers count", "parts", "struct IntegerMoments", "acc.count -= V - (end - first);"
+    ),
+    Mutant("zeros outside a row count", "parts", "struct Mean", "acc.count -= V - (end - first);"),
+    Mutant(
+        "elements outside a row multiply",
+        "parts",
+        "struct Prod",
+        "fill_outside(pack, -first, end - first, cast<In>(1));",
     ),
     Mutant("short lines singly, one past", "short rows", "absorb_singly(", "at < task.length", "at <= task.length"),
     Mutant("slots at the ends forgotten", "odd short rows", "absorb_short_line(", "singly |= 1u << i"),
@@ -472,6 +499,14 @@ MUTANTS = [
     ),
     Mutant(
         "a place before the row", "subwarp positions", "placed(i32", "place < 0 ? 0 : place", "place < 0 ? 1 : place"
+    ),
+    Mutant("every plane where the first is", "planes", "stage_rows(", "task.row.at(tile.plane).a", "0"),
+    Mutant(
+        "rows behind their plane",
+        "planes",
+        "struct StagedTile",
+        "size - first < task.slots ? size - first",
+        "false ? 0",
     ),
     Mutant("barrier dropped after staging", "staged", "reduce_staged_rows(", BARRIER),
     Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<0>", "wait_copies<1>"),
