@@ -349,7 +349,7 @@ MUTANTS = [
     Mutant(
         "elements outside a row multiply",
         "parts",
-        "struct Prod",
+        "struct Prod :",
         "fill_outside(pack, -first, end - first, cast<In>(1));",
     ),
     Mutant("short lines singly, one past", "short rows", "absorb_singly(", "at < task.length", "at <= task.length"),
