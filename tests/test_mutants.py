@@ -106,7 +106,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     ),
     "parts": tuple(
         partial_of(name, dtype, "rows with edges", seed=1)
-        for name, dtype in [("var", "f4"), ("var", "i2"), ("mean", "u1"), ("prod", "i2")]
+        for name, dtype in [("var", "f4"), ("var", "i2"), ("mean", "u1"), ("prod", "f4")]
     ),
     "columns": (
         partial_of("sum", "f8", "columns"),
