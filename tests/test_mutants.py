@@ -105,8 +105,11 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         ]
     ),
     "parts": tuple(
-        partial_of(name, dtype, "rows with edges", seed=1)
-        for name, dtype in [("var", "f4"), ("var", "i2"), ("mean", "u1"), ("prod", "f4")]
+        partial_of(name, dtype, layout, seed=1)
+        for name, dtype, layout in [
+            *((name, dtype, "rows with edges") for name, dtype in (("var", "f4"), ("var", "i2"), ("mean", "u1"))),
+            ("prod", "f4", "few short rows"),
+        ]
     ),
     "columns": (
         partial_of("sum", "f8", "columns"),
