@@ -59,6 +59,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "short rows": (
         *(partial_of(name, "f4", "few short rows") for name in ("sum", "mean")),
         partial_of("var", "f8", "few short rows", seed=1),
+        partial_of("nanvar", "f4", "few short rows", seed=1),
     ),
     "odd short rows": tuple(
         partial_of(name, dtype, layout)

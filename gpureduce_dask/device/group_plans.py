@@ -90,7 +90,7 @@ APART = 32  # bits from one word of an exact sum in memory to the next, where di
 
 # Operators that add integers which may wrap; and those that add numbers, or their squares, exactly: to a sum or several
 _WHOLE = re.compile(r"Sum<.*, [iu]64>|CountNonzero<.*>|Tally<.*>|Mean<.*, i64>")
-_SUMS = re.compile(r"(Sum|Mean)<(Value|NonNan|Magnitude)<(\w+).*")
+_SUMS = re.compile(r"(Sum|Mean|RootSum)<(Value|NonNan|Magnitude)<(\w+).*")
 _SQUARES = re.compile(r"(Sum|RootSum)<(Square)<(\w+).*")
 _MOMENTS = re.compile(r"(Var|Std|ComplexMoments|ComplexStd)<()(\w+), \w+>")
 # Significant bits of a type, and the places its numbers may stand at
