@@ -201,7 +201,7 @@ class RowPlanner(Planner):
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
         loads, rows = work.rows * work.length, work.rows
         effort = self._effort("staged rows", rows, loads, 1, 2, self.staged / CACHE_LINE, rows, nbytes=self.staged)
-        return self._tiled(name, tile_rows, tuning.THREADS, effort)
+        return self._tiled(name, *self._tiles(tile_rows), tuning.THREADS, effort)
 
     def _subwarp_slot(self) -> int:
         """Bytes of a slot in shared memory: few slots reach past a short row, which costs more than words do."""
@@ -226,10 +226,10 @@ class RowPlanner(Planner):
         slots, members = -(-row_bytes // slot) + 1, self.cells * lanes
         each = -(-slots // lanes)
         rounds = 2 + each / 4 * -(-tile_rows * lanes // threads)
-        blocks, vector = self._tiles(tile_rows)[1], slot // op.itemsizes[0]
+        (work, blocks), vector = self._tiles(tile_rows), slot // op.itemsizes[0]
         taken = members * each, vector, rounds, self.staged / CACHE_LINE, members
         effort = self._effort("subwarp rows", blocks * threads, *taken, nbytes=self.staged)
-        return self._tiled(name, tile_rows, threads, effort)
+        return self._tiled(name, work, blocks, threads, effort)
 
     def _subwarp_runs(self) -> Steps:
         """The same of several runs or chunks: a row a sub-warp, and two tiles, of which one is copied meanwhile."""
@@ -254,8 +254,7 @@ class RowPlanner(Planner):
         work = self.work.but(slots=min(rows, self.plane_rows), tiles=tiles, width=self.plane_rows, step_b=self.row_step)
         return work, self.cells // self.plane_rows * tiles
 
-    def _tiled(self, name: str, tile_rows: int, threads: int, effort: Effort) -> Steps:
-        work, blocks = self._tiles(tile_rows)
+    def _tiled(self, name: str, work: Work, blocks: int, threads: int, effort: Effort) -> Steps:
         shared = work.slots * self.row_step + tuning.TILE_MARGIN
         return [Launch(name, blocks, work, shared, threads=threads, effort=effort)]
 
