@@ -494,7 +494,7 @@ MUTANTS = [
     Mutant("a subwarp's turn goes past the row", "subwarps", "each_slot(", ": n + turn - slots", ": n"),
     Mutant("what lies behind a row counts", "subwarps", "fill_outside(", "behind & before)", "behind)"),
     Mutant("elements outside a row count", "subwarps", "fill_outside(", "pack.at[j] = fill;", ";"),
-    Mutant("elements outside a row are taken", "subwarps", "take_part(", "if ((u32)(place + j) < (u32)length) "),
+    Mutant("elements outside a row are taken", "subwarps", "take_part(", "left < V ? left : V", "V"),
     Mutant(
         "of slots as good the last", "subwarp positions", "void look(", "(place < seen.place)", "(place > seen.place)"
     ),

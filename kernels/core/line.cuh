@@ -154,18 +154,6 @@ GR_HD bool owns_slot(const TaskT& task, const Base* base, const Line<In, V>& lin
     return Reader<In>::template owns<V>(task, base, line, (i64)slot);
 }
 
-// Takes in the elements [first, end) of a slot, of which there is one; `index` is that of the slot's first.
-template <class Op, int V>
-GR_HD void absorb_some(typename Op::Acc& acc, const Pack<typename Op::In, V>& pack, i32 first, i32 end, i64 index, i64 step) {
-    if constexpr (Op::takes_part) {
-        Op::absorb_part(acc, pack, first, end);
-    } else {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            if (j >= first && j < end) Op::absorb(acc, pack.at[j], index + j * step);
-    }
-}
-
 // Takes in the part of a slot that lies in the line: positions from `from` on, those in [0, length).
 template <class Op, int V, class TaskT>
 GR_HD void absorb_edge(typename Op::Acc& acc, const TaskT& task, const Base* base, const Line<typename Op::In, V>& line,

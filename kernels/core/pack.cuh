@@ -81,6 +81,18 @@ template <class In, int V> GR_HD void fill_outside(Pack<In, V>& pack, i32 place,
     }
 }
 
+// Takes in the elements [first, end) of a pack, of which there is one; `index` is that of the pack's first.
+template <class Op, int V>
+GR_HD void absorb_some(typename Op::Acc& acc, const Pack<typename Op::In, V>& pack, i32 first, i32 end, i64 index, i64 step) {
+    if constexpr (Op::takes_part) {
+        Op::absorb_part(acc, pack, first, end);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++)
+            if (j >= first && j < end) Op::absorb(acc, pack.at[j], index + j * step);
+    }
+}
+
 // Stores a value that this launch does not read again: it need not stay in L2.
 template <class T> GR_HD void store_streaming(T* to, const T& value) {
     const int wide = WordBytes<sizeof(T), alignof(T)>::count;

@@ -45,9 +45,8 @@ template <class Op, int Fill> struct RawState : RawPlain<RawState<Op, Fill>, typ
     }
     template <int V>
     static GR_HD void take_part(Acc& acc, const Pack<typename Op::In, V>& pack, i32 place, i32 length, i64 index, i64 step) {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            if ((u32)(place + j) < (u32)length) Op::absorb(acc, pack.at[j], index + (place + j) * step);
+        const i32 left = length - place;
+        absorb_some<Op, V>(acc, pack, place < 0 ? -place : 0, left < V ? left : V, index + place * step, step);
     }
     static GR_HD State raw(const Acc& acc) { return Op::settle(acc); }
 };
