@@ -47,12 +47,14 @@ template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
     for (int w = 0; w < 2 * count; w++) at[w] = both.words[w];
 #pragma unroll
     for (int gap = count / 2; gap >= 1; gap /= 2)  // whole words first
+        if (4 * gap >= (int)sizeof(T))
 #pragma unroll
         for (int w = 0; w < count + gap; w++)
             if (past & 4 * gap) at[w] = at[w + gap];
     union { u32 words[count]; Pack<T, N> pack; } found;
 #pragma unroll
-    for (int w = 0; w < count; w++) found.words[w] = (u32)(((u64)at[w + 1] << 32 | at[w]) >> (8 * (past % 4)));
+    for (int w = 0; w < count; w++)
+        found.words[w] = sizeof(T) >= 4 ? at[w] : (u32)(((u64)at[w + 1] << 32 | at[w]) >> (8 * (past % 4)));
     return found.pack;
 }
 

@@ -1,14 +1,14 @@
-// The inner loop of columns: a thread keeps to one slot (an aligned vector) of a line and goes down the runs, line after line, with
-// several loads in flight.
+// The inner loop of columns: a thread keeps to one slot of a line and goes down the runs, line after line, with several loads in
+// flight. Slots are aligned vectors, at one phase in every run; unaligned ones begin with the line, wherever that lies.
 #pragma once
 #include "../core/line.cuh"
 #include "../monoid/columns.cuh"
 
 // A slot at an end of its line, element by element where it passes the operands' memory. Columns outside the line
 // hold whatever lies there: they are never written out.
-template <class In, int V, class TaskT>
+template <class In, int V, bool Unaligned, class TaskT>
 GR_HD Pack<In, V> read_end_slot(const TaskT& task, const Base* base, const Line<In, V>& line, u64 slot) {
-    if (V == 1 || owns_slot<In, V>(task, base, line, slot)) return read_slot<In, V>(task, line, slot);
+    if (V == 1 || owns_slot<In, V, Unaligned>(task, base, line, slot)) return read_slot<In, V, Unaligned>(task, line, slot);
     Pack<In, V> pack = Pack<In, V>();
     const i64 from = line.position(slot);
     for (int j = 0; j < V; j++) {
@@ -23,10 +23,10 @@ GR_HD Pack<In, V> read_end_slot(const TaskT& task, const Base* base, const Line<
 }
 
 // The line of run number `run`, from that of run 0 where runs are even.
-template <class In, int V, bool Even, class TaskT>
+template <class In, int V, bool Even, bool Unaligned, class TaskT>
 GR_HD Line<In, V> run_of(const TaskT& task, const typename TaskT::Place& row, const Line<In, V>& origin, u64 run,
                          const Base*& base) {
-    if (!Even) return find_line<In, V>(task, row, run, base);
+    if (!Even) return find_line<In, V, Unaligned>(task, row, run, base);
     Line<In, V> line = origin;
     (typename Reader<In>::At&)line = task.ran(line, (i64)run);
     line.index += (i64)run * task.run.dim[0].c;
@@ -34,21 +34,21 @@ GR_HD Line<In, V> run_of(const TaskT& task, const typename TaskT::Place& row, co
 }
 
 // Whether a slot belongs to the operands in all of a batch's runs.
-template <class In, int V, int Items, bool Even, class TaskT>
+template <class In, int V, int Items, bool Even, bool Unaligned, class TaskT>
 GR_HD bool owns_runs(const TaskT& task, const typename TaskT::Place& row, const Base* base, const Line<In, V>& origin,
                      u64 run, u64 stride, u64 slot) {
     bool owned = true;
 #pragma unroll
     for (int i = 0; i < Items; i += Even && Items > 1 ? Items - 1 : 1) {  // even runs ascend or descend
-        const Line<In, V> line = run_of<In, V, Even>(task, row, origin, run + i * stride, base);
-        owned = owned && owns_slot<In, V>(task, base, line, slot);
+        const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
+        owned = owned && owns_slot<In, V, Unaligned>(task, base, line, slot);
     }
     return owned;
 }
 
 // Where a thread is in the runs of its slot: the run it takes next, and how many are left, `stride` apart. Even runs are
 // those of one chunk, whose first elements `base` has.
-template <class Op, int V, bool Even, class TaskT> struct RunWalk {
+template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWalk {
     typedef typename Op::In In;
     const TaskT& task;
     const typename TaskT::Place& row;
@@ -61,10 +61,10 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
 
     GR_HD RunWalk(const TaskT& of, const typename TaskT::Place& place, const Base* first_of, u64 number, u64 first, u64 count,
                   u64 step, const i64 (&index)[V])
-        : task(of), row(place), column_offset(index), base(first_of), origin(first_line<In, V>(of, place, first_of)),
+        : task(of), row(place), column_offset(index), base(first_of), origin(first_line<In, V, Unaligned>(of, place, first_of)),
           slot(number), stride(step), run(first), left(count) {
-        const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
-        whole = left == 0 || V == 1 || (from >= 0 && from + V <= (i64)task.length);
+        const i64 from = origin.position(slot), near = Unaligned ? V : 0;  // words around an unaligned slot are read too
+        whole = left == 0 || V == 1 || (from >= near && from + V + near <= (i64)task.length);
     }
     // All lanes of the warp call, those with nothing to take too. A warp with a lane whose line does not fill its slot goes
     // the longer way together.
@@ -76,7 +76,7 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
     // Whole the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
     template <int Items, bool Whole, class Running> GR_HD void take(Running& columns) {
         while (left >= Items) {
-            if (Whole || owns_runs<In, V, Items, Even>(task, row, base, origin, run, stride, slot)) {
+            if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot)) {
                 take_batch_of<Items>(columns);
             } else {
                 take_singly(columns, Items);
@@ -91,8 +91,8 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
     template <class Running> GR_HD void take_singly(Running& columns, u64 count) {
 #pragma unroll 1
         for (u64 i = 0; i < count; i++) {
-            const Line<In, V> line = run_of<In, V, Even>(task, row, origin, run + i * stride, base);
-            const Pack<In, V> pack = read_end_slot<In, V>(task, base, line, slot);
+            const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
+            const Pack<In, V> pack = read_end_slot<In, V, Unaligned>(task, base, line, slot);
             columns.take(pack, line.index, column_offset);
         }
     }
@@ -101,9 +101,9 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
         i64 index[Items];
 #pragma unroll
         for (int i = 0; i < Items; i++) {
-            const Line<In, V> line = run_of<In, V, Even>(task, row, origin, run + i * stride, base);
+            const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
             index[i] = line.index;
-            pack[i] = read_slot<In, V>(task, line, slot);
+            pack[i] = read_slot<In, V, Unaligned>(task, line, slot);
         }
         take_batch(columns, pack, index, column_offset);
     }
