@@ -10,7 +10,21 @@ from typing import Any, TypeVar
 
 from . import tuning
 from .layout import Dim, Layout
-from .plans import DEEPEST, FLAT, RESULT, Fold, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import (
+    DEEPEST,
+    FLAT,
+    RESULT,
+    Fold,
+    Planner,
+    Steps,
+    Way,
+    aligned_by,
+    balanced,
+    blocks_for,
+    is_one,
+    row_major,
+    slots_of,
+)
 from .reduce_costs import Effort, folding, rounds_of, shared_lines
 from .task import Work
 from .tuning import CACHE_LINE
@@ -287,7 +301,7 @@ class ColumnPlanner(Planner):
         warp_tiles = tiles * runs * apart * wide // (32 * items)
         wanted = -(-blocks_for(warp_tiles, most) // (tiles * apart))
         most = max(1, runs // max(1, tall * items))
-        splits = _even_splits(tiles, runs, vector, most) if crowded else min(wanted, most)
+        splits = _even_splits(tiles, runs, vector, most) if crowded else balanced(tiles * apart, wanted, most)
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart
         name = (
             f"reduce_columns<{op.type}, {{}}, {vector}, {str(unaligned).lower()}, {tuning.THREADS}, {wide}, {items}, "

@@ -90,6 +90,17 @@ def blocks_for(tiles: int, most: int) -> int:
     return min(blocks, most)
 
 
+def balanced(groups: int, wanted: int, most: int) -> int:
+    """Splits of each of so many groups, about as many as are wanted, whose blocks leave few processors idle."""
+
+    def idle(splits: int) -> float:
+        blocks = groups * splits
+        return round(-(-blocks // tuning.PROCESSORS) * tuning.PROCESSORS / blocks * 16)
+
+    near = range(max(1, wanted * 3 // 4), min(most, wanted * 3 // 2) + 1)
+    return min(near, key=lambda splits: (idle(splits), abs(splits - wanted)), default=most)
+
+
 def aligned_by(dims: Sequence[Dim], operand: int, unit: int) -> bool:
     return all(d.strides[operand] % unit == 0 for d in dims)
 

@@ -141,5 +141,5 @@ def shared_lines(step: int) -> float:
 
 
 def rounds_of(loads: int, items: int) -> float:
-    """Rounds in which a thread issues so many loads: ``items`` at a time, and the rest by halves."""
-    return loads // items + (loads % items).bit_count()
+    """Rounds in which a thread issues so many loads: ``items`` at a time, and the rest together."""
+    return -(-loads // items)

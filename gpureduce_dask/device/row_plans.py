@@ -10,7 +10,7 @@ from typing import Any
 from . import reduce_costs, tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
-from .plans import DEEPEST, Launch, Planner, Steps, Way, aligned_by, blocks_for, is_one, row_major, slots_of
+from .plans import DEEPEST, Launch, Planner, Steps, Way, aligned_by, balanced, blocks_for, is_one, row_major, slots_of
 from .reduce_costs import CACHED, SECTOR, Effort, in_sectors, rounds_of, shared_lines
 from .task import Work
 from .tuning import CACHE_LINE
@@ -447,7 +447,7 @@ class RowPlanner(Planner):
         if self._folds_pairs():
             most = tuning.PAIR_BLOCKS
         wanted = -(-blocks_for(rows * row_tiles, most) // rows)
-        return max(1, min(wanted, -(-row_tiles // (tuning.THREADS // 32))))
+        return balanced(rows, wanted, -(-row_tiles // (tuning.THREADS // 32)))
 
     def _ordered_rows(self) -> Steps:
         op, items, work, vector = self.op, 4, self.work, self.vector

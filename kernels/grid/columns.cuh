@@ -185,17 +185,17 @@ template <class T, bool SkipNan> struct BlocksOf<Var<T, SkipNan>> { static const
 template <class T, bool SkipNan> struct BlocksOf<Std<T, SkipNan>> : BlocksOf<Var<T, SkipNan>> {};
 
 // Blocks that share an SM, as the plan counts on: 0 leaves it to the compiler.
-template <class Op, int V, bool Even> struct Resident {
+template <class Op, int V, bool Even, bool Unaligned> struct Resident {
     static const bool crowded = Even && (Op::crowded & Reader<typename Op::In>::size_a);
     static const int few = V > 2 ? 2 : V > 1 ? 3 : 4;
-    static const int blocks = GR_BLOCKS ? GR_BLOCKS : crowded ? few : Even ? BlocksOf<Op>::count : 0;
+    static const int blocks = GR_BLOCKS ? GR_BLOCKS : Unaligned ? 3 : crowded ? few : Even ? BlocksOf<Op>::count : 0;
 };
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
 // one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, bool Unaligned, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, Resident<Op, V, Even>::blocks) reduce_columns(
+__global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Unaligned>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;

@@ -33,16 +33,19 @@ GR_HD Line<In, V> run_of(const TaskT& task, const typename TaskT::Place& row, co
     return line;
 }
 
-// Whether a slot belongs to the operands in all of a batch's runs.
+// Whether a slot belongs to the operands in so many runs, at most Items.
 template <class In, int V, int Items, bool Even, bool Unaligned, class TaskT>
 GR_HD bool owns_runs(const TaskT& task, const typename TaskT::Place& row, const Base* base, const Line<In, V>& origin,
-                     u64 run, u64 stride, u64 slot) {
+                     u64 run, u64 stride, u64 slot, u64 count) {
+    const auto owns = [&](u64 i) {
+        const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
+        return owns_slot<In, V, Unaligned>(task, base, line, slot);
+    };
+    if (Even) return owns(0) && owns(count - 1);  // they ascend or descend
     bool owned = true;
 #pragma unroll
-    for (int i = 0; i < Items; i += Even && Items > 1 ? Items - 1 : 1) {  // even runs ascend or descend
-        const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
-        owned = owned && owns_slot<In, V, Unaligned>(task, base, line, slot);
-    }
+    for (int i = 0; i < Items; i++)
+        if (i < (int)count) owned = owned && owns(i);
     return owned;
 }
 
@@ -72,12 +75,13 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
         if (V == 1 || !__any_sync(0xffffffffu, !whole)) take<Items, true>(columns);
         else take<Even || Items < 2 ? Items : 2, false>(columns);
     }
-    // Batches of Items runs, all of whose loads are issued before the first use, and what is left in smaller ones. Without
-    // Whole the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
+    // Batches of Items runs, all of whose loads are issued before the first use, and what is left in one more. Without Whole
+    // the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
     template <int Items, bool Whole, class Running> GR_HD void take(Running& columns) {
         while (left >= Items) {
-            if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot)) {
-                take_batch_of<Items>(columns);
+            if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot, Items)) {
+                const Batch<Items> batch(*this, Items);
+                take_batch(columns, batch.pack, batch.index, column_offset);
             } else {
                 take_singly(columns, Items);
             }
@@ -86,7 +90,13 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
             if constexpr (Op::stops)
                 if (columns.is_decided()) left = 0;
         }
-        if constexpr (Items > 1) take<Items / 2, Whole>(columns);
+        if (Items == 1 || left == 0) return;
+        if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot, left)) {
+            const Batch<Items> batch(*this, (u32)left);
+            take_some(columns, batch.pack, batch.index, column_offset, (u32)left);
+        } else {
+            take_singly(columns, left);
+        }
     }
     template <class Running> GR_HD void take_singly(Running& columns, u64 count) {
 #pragma unroll 1
@@ -96,15 +106,30 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
             columns.take(pack, line.index, column_offset);
         }
     }
-    template <int Items, class Running> GR_HD void take_batch_of(Running& columns) {
+    // The elements of the slot in the next runs, so many of Items, and the indices of these.
+    template <int Items> struct Batch {
         Pack<In, V> pack[Items];
         i64 index[Items];
+        GR_HD Batch(const RunWalk& walk, u32 count) {
+            if constexpr (Unaligned) {
+                Straddle<In, V> words[Items];
 #pragma unroll
-        for (int i = 0; i < Items; i++) {
-            const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
-            index[i] = line.index;
-            pack[i] = read_slot<In, V, Unaligned>(task, line, slot);
+                for (int i = 0; i < Items; i++)
+                    words[i].load(Reader<In>::ahead(walk.line(i < (int)count ? i : (int)count - 1, index[i]), (i64)walk.slot, V).a);
+#pragma unroll
+                for (int i = 0; i < Items; i++) pack[i] = words[i].pack();
+            } else {
+#pragma unroll
+                for (int i = 0; i < Items; i++)
+                    pack[i] = read_slot<In, V>(walk.task, walk.line(i < (int)count ? i : (int)count - 1, index[i]), walk.slot);
+            }
         }
-        take_batch(columns, pack, index, column_offset);
+    };
+    // The line of the run so many on, and its index.
+    GR_HD Line<In, V> line(int i, i64& index) const {
+        const Base* of = base;
+        const Line<In, V> found = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, of);
+        index = found.index;
+        return found;
     }
 };

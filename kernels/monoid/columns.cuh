@@ -104,6 +104,27 @@ GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64
     }
 }
 
+// The first `count` of N rows, by fours.
+template <class Running, class In, int V, int N>
+GR_HD void take_some(Running& columns, const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V],
+                     u32 count) {
+    const int some = N < 4 ? 1 : 4;
+#pragma unroll
+    for (int i = 0; i < N; i += some) {
+        if (i + some <= (int)count) {
+            Pack<In, V> rows[some];
+            i64 at[some];
+#pragma unroll
+            for (int k = 0; k < some; k++) rows[k] = packs[i + k], at[k] = index[i + k];
+            take_batch(columns, rows, at, column_offset);
+        } else {
+#pragma unroll
+            for (int k = 0; k < some; k++)
+                if (i + k < (int)count) columns.take(packs[i + k], index[i + k], column_offset);
+        }
+    }
+}
+
 // Four rows of a column are multiplied as a pack is.
 template <class Map, int V> struct EvenColumns<Prod<Map>, V> : Columns<Prod<Map>, V> {
     typedef Pack<typename Map::In, V> Row;
