@@ -178,24 +178,22 @@ GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
     write_tile<Op, Emit, V, Unaligned, Threads, Wide, Finish, false>(task, tile, split);
 }
 
-// Blocks of variances that share an SM. Left alone, the compiler makes room for a fifth and begins to take in a batch when
-// a quarter of its loads is issued; in 64 registers it issues all of them first.
-template <class Op> struct BlocksOf { static const int count = 0; };
-template <class T, bool SkipNan> struct BlocksOf<Var<T, SkipNan>> { static const int count = sizeof(T) == 4 ? 4 : 0; };
-template <class T, bool SkipNan> struct BlocksOf<Std<T, SkipNan>> : BlocksOf<Var<T, SkipNan>> {};
-
-// Blocks that share an SM, as the plan counts on: 0 leaves it to the compiler.
-template <class Op, int V, bool Even, bool Unaligned> struct Resident {
-    static const bool crowded = Even && (Op::crowded & Reader<typename Op::In>::size_a);
+// Blocks that share an SM: as many as leave each thread registers for a batch of loads and for its running values; 0 leaves it
+// to the compiler. Left alone, that makes room for one more block, and takes in a batch when a part of its loads is issued.
+template <class Op, int V, int Items, bool Even, bool Unaligned> struct Resident {
+    static const int size = Reader<typename Op::In>::size_a, load = (Unaligned ? 2 : 1) * (V * size > 4 ? V * size : 4);
+    static const int words = (Items * load + (int)sizeof(typename ColumnsFor<Op, V, Even && Op::commutative>::type)) / 4;
+    static const int room = words <= 30 ? 4 : words <= 56 ? 3 : 0;
+    static const bool crowded = Op::crowded & size;  // where the plan counts on so few
     static const int few = V > 2 ? 2 : V > 1 ? 3 : 4;
-    static const int blocks = GR_BLOCKS ? GR_BLOCKS : Unaligned ? 3 : crowded ? few : Even ? BlocksOf<Op>::count : 0;
+    static const int blocks = GR_BLOCKS ? GR_BLOCKS : !Even ? 0 : crowded ? few : room;
 };
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
 // one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory.
 template <class Op, class Emit, int V, bool Unaligned, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, Resident<Op, V, Even, Unaligned>::blocks) reduce_columns(
+__global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even, Unaligned>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;

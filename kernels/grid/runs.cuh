@@ -92,8 +92,8 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
         }
         if (Items == 1 || left == 0) return;
         if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot, left)) {
-            const Batch<Items> batch(*this, (u32)left);
-            take_some(columns, batch.pack, batch.index, column_offset, (u32)left);
+            const Batch<Items> batch(*this, (int)left);
+            take_some(columns, batch.pack, batch.index, column_offset, (int)left);
         } else {
             take_singly(columns, left);
         }
@@ -106,22 +106,23 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
             columns.take(pack, line.index, column_offset);
         }
     }
-    // The elements of the slot in the next runs, so many of Items, and the indices of these.
+    // The elements of the slot in the next runs, so many of Items, and the indices of these. The last stands for those that are
+    // not there: its loads are in the cache, and take no branch.
     template <int Items> struct Batch {
         Pack<In, V> pack[Items];
         i64 index[Items];
-        GR_HD Batch(const RunWalk& walk, u32 count) {
+        GR_HD Batch(const RunWalk& walk, int count) {
             if constexpr (Unaligned) {
                 Straddle<In, V> words[Items];
 #pragma unroll
                 for (int i = 0; i < Items; i++)
-                    words[i].load(Reader<In>::ahead(walk.line(i < (int)count ? i : (int)count - 1, index[i]), (i64)walk.slot, V).a);
+                    words[i].load(Reader<In>::ahead(walk.line(i < count ? i : count - 1, index[i]), (i64)walk.slot, V).a);
 #pragma unroll
                 for (int i = 0; i < Items; i++) pack[i] = words[i].pack();
             } else {
 #pragma unroll
                 for (int i = 0; i < Items; i++)
-                    pack[i] = read_slot<In, V>(walk.task, walk.line(i < (int)count ? i : (int)count - 1, index[i]), walk.slot);
+                    pack[i] = read_slot<In, V>(walk.task, walk.line(i < count ? i : count - 1, index[i]), walk.slot);
             }
         }
     };

@@ -11,11 +11,12 @@
 // A thread takes at most 2^16 elements a column: the plan sees to that.
 #pragma once
 #include "arg.cuh"
+#include "logical.cuh"
 #include "moments.cuh"
 #include "products.cuh"
 #include "sums.cuh"
 
-template <class Op, int V> struct Columns {
+template <class Op, int V> struct ColumnsOneByOne {
     static const bool counts = false, takes_four = false, takes_rows = false;
     typename Op::Acc acc[V];
     GR_HD void start() {
@@ -28,6 +29,7 @@ template <class Op, int V> struct Columns {
     }
     GR_HD typename Op::State settle(int j) { return Op::settle(acc[j]); }
 };
+template <class Op, int V> struct Columns : ColumnsOneByOne<Op, V> {};
 // Of an operator that stops: elements come from the end that it looks at first.
 template <class Op, int V> struct StoppingColumns {
     static const bool counts = false, takes_four = false, takes_rows = false;
@@ -107,11 +109,11 @@ GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64
 // The first `count` of N rows, by fours.
 template <class Running, class In, int V, int N>
 GR_HD void take_some(Running& columns, const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V],
-                     u32 count) {
+                     int count) {
     const int some = N < 4 ? 1 : 4;
 #pragma unroll
     for (int i = 0; i < N; i += some) {
-        if (i + some <= (int)count) {
+        if (i + some <= count) {
             Pack<In, V> rows[some];
             i64 at[some];
 #pragma unroll
@@ -120,7 +122,7 @@ GR_HD void take_some(Running& columns, const Pack<In, V> (&packs)[N], const i64 
         } else {
 #pragma unroll
             for (int k = 0; k < some; k++)
-                if (i + k < (int)count) columns.take(packs[i + k], index[i + k], column_offset);
+                if (i + k < count) columns.take(packs[i + k], index[i + k], column_offset);
         }
     }
 }
@@ -167,6 +169,45 @@ template <class T, bool Max, bool SkipNan, int V> struct ExtremeColumns {
         } else {
             return bit_cast<T>((Bits)(best[j / 2] >> (j % 2 * 16)));
         }
+    }
+};
+
+// any and all of narrow elements, whose columns lie in words as the elements do: what was nonzero of any, the top bit of what
+// was zero of all.
+template <class T, bool Every, int V> struct LogicColumns {
+    static const bool counts = false, takes_four = false, takes_rows = false;
+    u32 bits[sizeof(T) * V / 4];
+    GR_HD void start() {
+#pragma unroll
+        for (int w = 0; w < (int)sizeof(T) * V / 4; w++) bits[w] = 0;
+    }
+    GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
+#pragma unroll
+        for (int w = 0; w < (int)sizeof(T) * V / 4; w++) {
+            const u32 word = ((const u32*)&pack)[w] & Significant<T>::bits(w);
+            bits[w] |= Every ? zeros<sizeof(T)>(word) : word;
+        }
+    }
+    GR_HD boolean settle(int j) {
+        const int place = j * (int)sizeof(T);
+        const u32 lane = bits[place / 4] >> (8 * (place % 4)) & ((1u << (8 * sizeof(T))) - 1);
+        return {(u8)((lane != 0) != Every)};
+    }
+};
+// Counts of bytes: sums of ones.
+template <class T, int V> struct ByteCounts : ByteColumns<u8, i64, V> {
+    typedef ByteColumns<u8, i64, V> Sums;
+    static GR_HD Pack<u8, V> ones(const Pack<T, V>& pack) {
+        Pack<u8, V> found;
+#pragma unroll
+        for (int w = 0; w < V / 4; w++) ((u32*)&found)[w] = ~zeros<1>(((const u32*)&pack)[w]) >> 7 & 0x01010101u;
+        return found;
+    }
+    GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&column_offset)[V]) {
+        Sums::take(ones(pack), index, column_offset);
+    }
+    GR_HD void take_four(const Pack<T, V>& a, const Pack<T, V>& b, const Pack<T, V>& c, const Pack<T, V>& d) {
+        Sums::take_four(ones(a), ones(b), ones(c), ones(d));
     }
 };
 
@@ -457,6 +498,14 @@ template <bool Max> struct Columns<MinMax<u16, Max, false>, 8> : ExtremeColumns<
 template <bool Max, bool Skip> struct Columns<MinMax<half, Max, Skip>, 8> : ExtremeColumns<half, Max, Skip, 8> {};
 template <bool Max, bool Skip>
 struct Columns<MinMax<bfloat16, Max, Skip>, 8> : ExtremeColumns<bfloat16, Max, Skip, 8> {};
+template <class T, bool Every, class Op, int V, bool InWords = (sizeof(T) < 4 && sizeof(T) * V % 4 == 0)>
+struct LogicColumnsOf : LogicColumns<T, Every, V> {};
+template <class T, bool Every, class Op, int V> struct LogicColumnsOf<T, Every, Op, V, false> : ColumnsOneByOne<Op, V> {};
+template <class T, int V> struct Columns<Any<T>, V> : LogicColumnsOf<T, false, Any<T>, V> {};
+template <class T, int V> struct Columns<All<T>, V> : LogicColumnsOf<T, true, All<T>, V> {};
+template <> struct Columns<CountNonzero<boolean>, 16> : ByteCounts<boolean, 16> {};
+template <> struct Columns<CountNonzero<i8>, 16> : ByteCounts<i8, 16> {};
+template <> struct Columns<CountNonzero<u8>, 16> : ByteCounts<u8, 16> {};
 template <> struct Columns<MaxMagnitude<i8>, 8> : MagnitudeColumns<i8, 8> {};
 template <> struct Columns<MaxMagnitude<u8>, 8> : MagnitudeColumns<u8, 8> {};
 template <> struct Columns<MaxMagnitude<i16>, 8> : MagnitudeColumns<i16, 8> {};
