@@ -72,10 +72,6 @@ class ColumnPlanner(Planner):
             yield "columns by chunk", 0, functools.partial(self._aligned_columns, by_chunk=True)
         if self.tail:
             return
-        if self._may_be_unaligned():
-            yield "unaligned columns", 0, self._unaligned_columns
-            if self._may_go_by_chunk():
-                yield "unaligned columns by chunk", 0, functools.partial(self._unaligned_columns, by_chunk=True)
         if self._is_flat():
             yield "flat columns", 0, self._flat_columns
         if self.depth == DEEPEST or not self.together or not self._folds_states():
@@ -104,15 +100,6 @@ class ColumnPlanner(Planner):
         nbytes = self.vector * self.op.itemsizes[0]
         aligned = self.vector == 1 or (self.phases[0] % nbytes == 0 and aligned_by(self.rows, 0, nbytes))
         return self._tiles(self.vector, aligned, by_chunk=by_chunk)
-
-    def _may_be_unaligned(self) -> bool:
-        """Whether threads may have more columns than where each run lies at one phase: they shift what they load."""
-        sizes, vector = self.op.itemsizes, self._widest()
-        is_wider = self.together and len(sizes) == 1 and vector > self.vector and vector * sizes[0] >= 4
-        return is_wider and not self.crowded
-
-    def _unaligned_columns(self, by_chunk: bool = False) -> Steps:
-        return self._tiles(self._widest(), True, by_chunk=by_chunk, unaligned=True)
 
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
@@ -266,9 +253,9 @@ class ColumnPlanner(Planner):
         blocks, groups = work.rows * splits, work.rows
         return self._finished(name, work, blocks, groups, line.size, shared, work.cells, finish, effort=effort)
 
-    def _tiles(self, vector: int, aligned: bool, by_chunk: bool = False, unaligned: bool = False) -> Steps:
-        """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned, or where slots are
-        ``unaligned``. ``by_chunk``: a block keeps to runs of one chunk, which are one stride apart."""
+    def _tiles(self, vector: int, aligned: bool, by_chunk: bool = False) -> Steps:
+        """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned. ``by_chunk``:
+        a block keeps to runs of one chunk, which are one stride apart."""
         op, line, crowded = self.op, self.line, self.crowded
         work = self.work.but(
             rows=math.prod(d.size for d in self.rows),
@@ -289,7 +276,6 @@ class ColumnPlanner(Planner):
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
         items = tuning.CROWDED_ITEMS[vector] if crowded else self._tile_items(load)
-        items = max(2, items // 2) if unaligned else items  # of two words each
         if self._stops() and runs <= tuning.STOPPING_RUNS:
             items = min(items, tuning.STOPPING_ITEMS)
         while items > 1 and items * tall >= 2 * runs:
@@ -304,19 +290,19 @@ class ColumnPlanner(Planner):
         splits = _even_splits(tiles, runs, vector, most) if crowded else balanced(tiles * apart, wanted, most)
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart
         name = (
-            f"reduce_columns<{op.type}, {{}}, {vector}, {str(unaligned).lower()}, {tuning.THREADS}, {wide}, {items}, "
+            f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
             f"{str(even).lower()}, {{}}, {self.batch}>"
         )
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
         finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         work = work.but(splits=splits, tiles=tiles)
-        kind = "unaligned columns" if unaligned else "columns" if even else "columns looked up"
-        effort = self._tile_effort(kind, work, vector, wide, items, even)
+        kind = "columns" if even else "columns looked up"
+        effort = self._tile_effort(kind, work, vector, wide, items)
         blocks, columns = tiles * splits, wide * vector
         return self._finished(name, work, blocks, tiles, columns, shared, work.cells, finish, effort=effort)
 
-    def _tile_effort(self, kind: str, work: Work, vector: int, wide: int, items: int, even: bool) -> Effort:
+    def _tile_effort(self, kind: str, work: Work, vector: int, wide: int, items: int) -> Effort:
         tall, runs = tuning.THREADS // wide, work.runs * self.chunks
         share = -(-runs // work.splits)
         each = -(-share // tall)  # runs of a thread, and how many it takes
@@ -329,7 +315,7 @@ class ColumnPlanner(Planner):
         if 1 < work.slots < 32 and work.row:  # a warp's loads are of several lines
             lines = max(lines, work.rows * runs * shared_lines(work.row[-1].a) * taken / each)
         ends = work.tiles * work.splits * wide * vector * max(1, (tall - 1).bit_length())
-        lookups = 0 if even else loads
+        lookups = loads if kind.endswith("looked up") else 0
         rounds = rounds_of(taken, items)
         effort = self._effort(kind, threads, loads, vector, rounds, lines, ends, lookups)
         return effort._replace(nbytes=effort.nbytes * taken / each)

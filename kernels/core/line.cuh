@@ -120,7 +120,7 @@ GR_HD Line<In, V> line_at(const typename Reader<In>::At& at, i64 index) {
 }
 
 // The chunk of the batch and the line in it that hold run number `run` of a row (or of a column tile).
-template <class In, int V, bool Unaligned = false, class TaskT>
+template <class In, int V, class TaskT>
 GR_HD Line<In, V> find_line(const TaskT& task, const typename TaskT::Place& row, u64 run, const Base*& base) {
     u64 chunk = 0;
     if (TaskT::most_chunks > 1) {
@@ -129,7 +129,7 @@ GR_HD Line<In, V> find_line(const TaskT& task, const typename TaskT::Place& row,
     }
     base = &task.base[TaskT::most_chunks > 1 ? chunk : 0];
     const auto at = task.run_at(run);
-    return line_at<In, V, Unaligned>(task.pointers(base).offset_by(row).offset_by(at), base->index + at.c);
+    return line_at<In, V>(task.pointers(base).offset_by(row).offset_by(at), base->index + at.c);
 }
 
 // The first of a row's lines in a chunk.

@@ -33,45 +33,27 @@ template <class T, int N> GR_HD Pack<T, N> load_pack(const void* from) {
     return both.pack;
 }
 
-// N elements that lie together, 4, 8 or 16 bytes, at any multiple of an element's size: the aligned word that holds the first
-// element, and the one that holds the last. It may be the same. Both stay in L1: neighbours read them too.
-template <class T, int N> struct Straddle {
-    static const int bytes = sizeof(T) * N, count = bytes / 4;
-    typedef typename Word<bytes>::type W;
-    W first, last;
-    u32 past;  // bytes of the first word that lie before the elements
-
-    GR_HD void load(const u8* from) {
-        past = (u32)((u64)from % bytes);
-        const u8* word = from - past;
-        first = *(const W*)word;
-        last = *(const W*)(word + (past ? bytes : 0));
-    }
-    // The words shifted into place.
-    GR_HD Pack<T, N> pack() const {
-        union { W words[2]; u32 at[2 * count]; } both;
-        both.words[0] = first, both.words[1] = last;
-        u32 at[2 * count];
-#pragma unroll
-        for (int w = 0; w < 2 * count; w++) at[w] = both.at[w];
-#pragma unroll
-        for (int gap = count / 2; gap >= 1; gap /= 2)  // whole words first
-            if (4 * gap >= (int)sizeof(T))
-#pragma unroll
-                for (int w = 0; w < count + gap; w++)
-                    if (past & 4 * gap) at[w] = at[w + gap];
-        union { u32 words[count]; Pack<T, N> pack; } found;
-#pragma unroll
-        for (int w = 0; w < count; w++)
-            found.words[w] = sizeof(T) >= 4 ? at[w] : (u32)(((u64)at[w + 1] << 32 | at[w]) >> (8 * (past % 4)));
-        return found.pack;
-    }
-};
-
+// Loads N elements of one or two bytes or more, 4, 8 or 16 bytes together, from any multiple of their size: the aligned
+// word that holds the first and, where it does not hold all, the one behind it, shifted into place. Both may be read.
 template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
-    Straddle<T, N> words;
-    words.load(from);
-    return words.pack();
+    const int bytes = sizeof(T) * N, count = bytes / 4;
+    typedef typename Word<bytes>::type W;
+    const u32 past = (u32)((u64)from % bytes);
+    union Both { W halves[2]; u32 words[2 * count]; } both;
+    both.halves[0] = *(const W*)(from - past);
+    both.halves[1] = past ? *(const W*)(from - past + bytes) : both.halves[0];
+    u32 at[2 * count];
+#pragma unroll
+    for (int w = 0; w < 2 * count; w++) at[w] = both.words[w];
+#pragma unroll
+    for (int gap = count / 2; gap >= 1; gap /= 2)  // whole words first
+#pragma unroll
+        for (int w = 0; w < count + gap; w++)
+            if (past & 4 * gap) at[w] = at[w + gap];
+    union { u32 words[count]; Pack<T, N> pack; } found;
+#pragma unroll
+    for (int w = 0; w < count; w++) found.words[w] = (u32)(((u64)at[w + 1] << 32 | at[w]) >> (8 * (past % 4)));
+    return found.pack;
 }
 
 // Puts `fill` where elements of a slot lie outside the row; `place` is that of the slot's first.

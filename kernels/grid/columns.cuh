@@ -50,10 +50,10 @@ template <class Op, int V> struct ColumnsFor<Op, V, false, false> { typedef Colu
 template <class Op, int V> struct ColumnsFor<Op, V, false, true> { typedef StoppingColumns<Op, V> type; };
 
 // All lanes of the warp call. Runs first, first + stride, ..., so many, or as many of them as decide.
-template <class Op, int V, int Items, bool Even, bool Unaligned, class Running, class TaskT>
+template <class Op, int V, int Items, bool Even, class Running, class TaskT>
 GR_HD void absorb_columns(Running& columns, const TaskT& task, const typename TaskT::Place& row, const Base* base,
                           u64 slot, u64 first, u64 count, u64 stride, const i64 (&column_offset)[V]) {
-    RunWalk<Op, V, Even, Unaligned, TaskT> walk(task, row, base, slot, first, count, stride, column_offset);
+    RunWalk<Op, V, Even, TaskT> walk(task, row, base, slot, first, count, stride, column_offset);
     walk.template take_all<Items>(columns);
 }
 
@@ -123,7 +123,7 @@ GR_HD void fold_tile(const Partials& partials, u64 splits) {
 }
 
 // Writes the tile's columns from shared memory: to the partials of this split, or to their cells.
-template <class Op, class Emit, int V, bool Unaligned, int Threads, int Wide, int Finish, bool Partial, int Chunks>
+template <class Op, class Emit, int V, int Threads, int Wide, int Finish, bool Partial, int Chunks>
 GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     typedef typename Op::State State;
     const State* each = (const State*)GR_SHARED;
@@ -137,7 +137,7 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
         if (x >= task.rows * task.slots) continue;
         u64 outer = task.slots == 1 ? x : task.by_slots.of(x);
         Offset at = task.row.at(outer);
-        i64 phase = V == 1 || Unaligned ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
+        i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
         i64 c = (i64)((x - outer * task.slots) * V + q % V) - phase;
         if (c < 0 || c >= (i64)task.length) continue;
         i64 cell = task.first_cell + at.c + c * task.step_c;
@@ -159,31 +159,31 @@ GR_HD void take_tail(const TaskT& task, u64 tile, const Base* base) {
 }
 
 // All threads call; each has put its states into shared memory. Writes the tile once all its splits have called.
-template <class Op, class Emit, int V, bool Unaligned, int Threads, int Wide, bool Even, int Finish, class TaskT>
+template <class Op, class Emit, int V, int Threads, int Wide, bool Even, int Finish, class TaskT>
 GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
     typedef typename Op::State State;
     fold_down<State, Op, Wide * V, Threads, Threads / Wide>();
-    if constexpr (Even && V > 1 && !Unaligned && Op::commutative)
+    if constexpr (Even && V > 1 && Op::commutative)
         if (task.tail) {
             const SplitRuns<Even, TaskT> share(task, split);
             if (share.is_last) take_tail<Op, V, Threads, Wide>(task, tile, share.base);
         }
     if (task.splits == 1) {
-        write_tile<Op, Emit, V, Unaligned, Threads, Wide, Finish, false>(task, tile, split);
+        write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
         return;
     }
-    write_tile<Op, Emit, V, Unaligned, Threads, Wide, Finish, true>(task, tile, split);
+    write_tile<Op, Emit, V, Threads, Wide, Finish, true>(task, tile, split);
     if (!JOINS<Finish> || !is_joining<Finish>(task, tile, split)) return;
     fold_tile<Op, Threads, Wide * V>(partials_of<State, Finish>(task, tile * task.splits * (Wide * V)), task.splits);
-    write_tile<Op, Emit, V, Unaligned, Threads, Wide, Finish, false>(task, tile, split);
+    write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
 }
 
 // Blocks that share an SM: as many as leave each thread registers for a batch of loads and for its running values; 0 leaves it
 // to the compiler. Left alone, that makes room for one more block, and takes in a batch when a part of its loads is issued.
-template <class Op, int V, int Items, bool Even, bool Unaligned> struct Resident {
-    static const int size = Reader<typename Op::In>::size_a, load = (Unaligned ? 2 : 1) * (V * size > 4 ? V * size : 4);
+template <class Op, int V, int Items, bool Even> struct Resident {
+    static const int size = Reader<typename Op::In>::size_a, load = V * size > 4 ? V * size : 4;
     static const int words = (Items * load + (int)sizeof(typename ColumnsFor<Op, V, Even && Op::commutative>::type)) / 4;
-    static const int room = words <= 30 ? 4 : words <= 56 ? 3 : 0;
+    static const int room = words <= 38 ? 4 : 0;
     static const bool crowded = Op::crowded & size;  // where the plan counts on so few
     static const int few = V > 2 ? 2 : V > 1 ? 3 : 4;
     static const int blocks = GR_BLOCKS ? GR_BLOCKS : !Even ? 0 : crowded ? few : room;
@@ -192,8 +192,8 @@ template <class Op, int V, int Items, bool Even, bool Unaligned> struct Resident
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
 // one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory.
-template <class Op, class Emit, int V, bool Unaligned, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even, Unaligned>::blocks) reduce_columns(
+template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
+__global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     State* each = (State*)GR_SHARED;
@@ -213,12 +213,12 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even, Unaligne
     }
     const u64 count = column.inside && first < end ? (end - first + stride - 1) / stride : 0;
     if (Op::from_last) first = end - 1, stride = 0 - stride;
-    absorb_columns<Op, V, Items, Even, Unaligned>(columns, task, row, share.base, column.slot, first, count, stride, column_offset);
+    absorb_columns<Op, V, Items, Even>(columns, task, row, share.base, column.slot, first, count, stride, column_offset);
     const u64 from = share.before + share.begin + column.down;
 #pragma unroll
     for (int j = 0; j < V; j++) {
         const State state = settle_column<Op, V>(columns, j, task, row, from, tall, column_offset[j]);
         each[column.down * (Wide * V) + column.across * V + j] = state;
     }
-    finish_tile<Op, Emit, V, Unaligned, Threads, Wide, Even, Finish>(task, tile, split);
+    finish_tile<Op, Emit, V, Threads, Wide, Even, Finish>(task, tile, split);
 }

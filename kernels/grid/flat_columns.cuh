@@ -33,7 +33,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) reduce_fla
     for (int j = 0; j < V; j++) column_offset[j] = (i64)((slot * V + j) / width) * task.step_b;
     const SplitRuns<true, Task<Chunks>> share(task, split);
     const u64 begin = share.begin, end = share.end, count = slot < task.slots && begin < end ? end - begin : 0;
-    absorb_columns<Op, V, Items, true, false>(columns, task, at, share.base, slot, begin, count, 1, column_offset);
+    absorb_columns<Op, V, Items, true>(columns, task, at, share.base, slot, begin, count, 1, column_offset);
     if (slot < task.slots) {
 #pragma unroll
         for (int j = 0; j < V; j++) {

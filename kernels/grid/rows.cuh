@@ -211,7 +211,7 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const TaskT& task, const ty
     if (own >= lines_each || first >= lines) return;
     const i64 column_offset[V] = {};
     SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
-    RunWalk<Op, V, Even, false, TaskT> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride, stride,
+    RunWalk<Op, V, Even, TaskT> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride, stride,
                                      column_offset);
     walk.template take<Items, true>(part);
 }

@@ -1,14 +1,14 @@
-// The inner loop of columns: a thread keeps to one slot of a line and goes down the runs, line after line, with several loads in
-// flight. Slots are aligned vectors, at one phase in every run; unaligned ones begin with the line, wherever that lies.
+// The inner loop of columns: a thread keeps to one slot (an aligned vector) of a line and goes down the runs, line after line, with
+// several loads in flight.
 #pragma once
 #include "../core/line.cuh"
 #include "../monoid/columns.cuh"
 
 // A slot at an end of its line, element by element where it passes the operands' memory. Columns outside the line
 // hold whatever lies there: they are never written out.
-template <class In, int V, bool Unaligned, class TaskT>
+template <class In, int V, class TaskT>
 GR_HD Pack<In, V> read_end_slot(const TaskT& task, const Base* base, const Line<In, V>& line, u64 slot) {
-    if (V == 1 || owns_slot<In, V, Unaligned>(task, base, line, slot)) return read_slot<In, V, Unaligned>(task, line, slot);
+    if (V == 1 || owns_slot<In, V>(task, base, line, slot)) return read_slot<In, V>(task, line, slot);
     Pack<In, V> pack = Pack<In, V>();
     const i64 from = line.position(slot);
     for (int j = 0; j < V; j++) {
@@ -23,10 +23,10 @@ GR_HD Pack<In, V> read_end_slot(const TaskT& task, const Base* base, const Line<
 }
 
 // The line of run number `run`, from that of run 0 where runs are even.
-template <class In, int V, bool Even, bool Unaligned, class TaskT>
+template <class In, int V, bool Even, class TaskT>
 GR_HD Line<In, V> run_of(const TaskT& task, const typename TaskT::Place& row, const Line<In, V>& origin, u64 run,
                          const Base*& base) {
-    if (!Even) return find_line<In, V, Unaligned>(task, row, run, base);
+    if (!Even) return find_line<In, V>(task, row, run, base);
     Line<In, V> line = origin;
     (typename Reader<In>::At&)line = task.ran(line, (i64)run);
     line.index += (i64)run * task.run.dim[0].c;
@@ -34,12 +34,12 @@ GR_HD Line<In, V> run_of(const TaskT& task, const typename TaskT::Place& row, co
 }
 
 // Whether a slot belongs to the operands in so many runs, at most Items.
-template <class In, int V, int Items, bool Even, bool Unaligned, class TaskT>
+template <class In, int V, int Items, bool Even, class TaskT>
 GR_HD bool owns_runs(const TaskT& task, const typename TaskT::Place& row, const Base* base, const Line<In, V>& origin,
                      u64 run, u64 stride, u64 slot, u64 count) {
     const auto owns = [&](u64 i) {
-        const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
-        return owns_slot<In, V, Unaligned>(task, base, line, slot);
+        const Line<In, V> line = run_of<In, V, Even>(task, row, origin, run + i * stride, base);
+        return owns_slot<In, V>(task, base, line, slot);
     };
     if (Even) return owns(0) && owns(count - 1);  // they ascend or descend
     bool owned = true;
@@ -51,7 +51,7 @@ GR_HD bool owns_runs(const TaskT& task, const typename TaskT::Place& row, const 
 
 // Where a thread is in the runs of its slot: the run it takes next, and how many are left, `stride` apart. Even runs are
 // those of one chunk, whose first elements `base` has.
-template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWalk {
+template <class Op, int V, bool Even, class TaskT> struct RunWalk {
     typedef typename Op::In In;
     const TaskT& task;
     const typename TaskT::Place& row;
@@ -64,10 +64,10 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
 
     GR_HD RunWalk(const TaskT& of, const typename TaskT::Place& place, const Base* first_of, u64 number, u64 first, u64 count,
                   u64 step, const i64 (&index)[V])
-        : task(of), row(place), column_offset(index), base(first_of), origin(first_line<In, V, Unaligned>(of, place, first_of)),
+        : task(of), row(place), column_offset(index), base(first_of), origin(first_line<In, V>(of, place, first_of)),
           slot(number), stride(step), run(first), left(count) {
-        const i64 from = origin.position(slot), near = Unaligned ? V : 0;  // words around an unaligned slot are read too
-        whole = left == 0 || V == 1 || (from >= near && from + V + near <= (i64)task.length);
+        const i64 from = origin.position(slot);  // the same in every run: the plan sees to that
+        whole = left == 0 || V == 1 || (from >= 0 && from + V <= (i64)task.length);
     }
     // All lanes of the warp call, those with nothing to take too. A warp with a lane whose line does not fill its slot goes
     // the longer way together.
@@ -79,7 +79,7 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
     // the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
     template <int Items, bool Whole, class Running> GR_HD void take(Running& columns) {
         while (left >= Items) {
-            if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot, Items)) {
+            if (Whole || owns_runs<In, V, Items, Even>(task, row, base, origin, run, stride, slot, Items)) {
                 const Batch<Items> batch(*this, Items);
                 take_batch(columns, batch.pack, batch.index, column_offset);
             } else {
@@ -90,19 +90,28 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
             if constexpr (Op::stops)
                 if (columns.is_decided()) left = 0;
         }
-        if (Items == 1 || left == 0) return;
-        if (Whole || owns_runs<In, V, Items, Even, Unaligned>(task, row, base, origin, run, stride, slot, left)) {
-            const Batch<Items> batch(*this, (int)left);
-            take_some(columns, batch.pack, batch.index, column_offset, (int)left);
+        take_rest<Items, Whole>(columns);
+    }
+    // Fewer runs than Items, in a batch that is no more than half empty.
+    template <int Items, bool Whole, class Running> GR_HD void take_rest(Running& columns) {
+        if constexpr (Items > 1) {
+            if (left <= Items / 2) {
+                take_rest<Items / 2, Whole>(columns);
+            } else if (Whole || owns_runs<In, V, Items, Even>(task, row, base, origin, run, stride, slot, left)) {
+                const Batch<Items> batch(*this, (int)left);
+                take_some(columns, batch.pack, batch.index, column_offset, (int)left);
+            } else {
+                take_singly(columns, left);
+            }
         } else {
-            take_singly(columns, left);
+            if (left) take_singly(columns, 1);
         }
     }
     template <class Running> GR_HD void take_singly(Running& columns, u64 count) {
 #pragma unroll 1
         for (u64 i = 0; i < count; i++) {
-            const Line<In, V> line = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, base);
-            const Pack<In, V> pack = read_end_slot<In, V, Unaligned>(task, base, line, slot);
+            const Line<In, V> line = run_of<In, V, Even>(task, row, origin, run + i * stride, base);
+            const Pack<In, V> pack = read_end_slot<In, V>(task, base, line, slot);
             columns.take(pack, line.index, column_offset);
         }
     }
@@ -112,25 +121,14 @@ template <class Op, int V, bool Even, bool Unaligned, class TaskT> struct RunWal
         Pack<In, V> pack[Items];
         i64 index[Items];
         GR_HD Batch(const RunWalk& walk, int count) {
-            if constexpr (Unaligned) {
-                Straddle<In, V> words[Items];
 #pragma unroll
-                for (int i = 0; i < Items; i++)
-                    words[i].load(Reader<In>::ahead(walk.line(i < count ? i : count - 1, index[i]), (i64)walk.slot, V).a);
-#pragma unroll
-                for (int i = 0; i < Items; i++) pack[i] = words[i].pack();
-            } else {
-#pragma unroll
-                for (int i = 0; i < Items; i++)
-                    pack[i] = read_slot<In, V>(walk.task, walk.line(i < count ? i : count - 1, index[i]), walk.slot);
+            for (int i = 0; i < Items; i++) {
+                const Base* of = walk.base;
+                const u64 run = walk.run + (i < count ? i : count - 1) * walk.stride;
+                const Line<In, V> line = run_of<In, V, Even>(walk.task, walk.row, walk.origin, run, of);
+                index[i] = line.index;
+                pack[i] = read_slot<In, V>(walk.task, line, walk.slot);
             }
         }
     };
-    // The line of the run so many on, and its index.
-    GR_HD Line<In, V> line(int i, i64& index) const {
-        const Base* of = base;
-        const Line<In, V> found = run_of<In, V, Even, Unaligned>(task, row, origin, run + i * stride, of);
-        index = found.index;
-        return found;
-    }
 };
