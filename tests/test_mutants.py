@@ -435,7 +435,7 @@ MUTANTS = [
         "what is left of a batch forgotten",
         "columns",
         "struct RunWalk",
-        "if constexpr (Items > 1) take<Items / 2, Whole>(columns);",
+        "        take_rest<Items, Whole>(columns);",
     ),
     Mutant(
         "runs at the ends forgotten",
@@ -537,6 +537,19 @@ MUTANTS = [
     Mutant("the third moment as it lay", "moments", "Pooled<Moments4>", "d * (3 * own.m2 + spread)", "d * spread"),
     Mutant("minus zero is something", "zeros", "struct Significant<f32>", "0x7fffffffu", "0xffffffffu"),
     Mutant("a top bit alone is nothing", "zeros", "zeros(u32", "| word | low", "| low"),
+    Mutant("any where all is asked for", "zeros", "struct LogicColumns", "(lane != 0) != Every", "lane != 0"),
+    Mutant("columns of bytes that share a word", "zeros", "struct LogicColumns", "8 * (place % 4)", "0"),
+    Mutant("a byte that counts as its bits", "zeros", "struct ByteCounts", " >> 7 & 0x01010101u", ""),
+    Mutant("what is left of a column taken twice", "columns", "take_some(", "i + k < count", "i + k <= count"),
+    Mutant("four rows too many", "columns", "take_some(", "i + some <= count", "i <= count"),
+    Mutant(
+        "a row read for another",
+        "columns",
+        "GR_HD Batch(",
+        "i < count ? i : count - 1",
+        "i < count - 1 ? i : count - 1",
+    ),
+    Mutant("half of what is left forgotten", "columns", "take_rest(", "left <= Items / 2", "left < Items"),
     # ranks in a tile
     Mutant("lanes before not counted", "sorted", "sum_before(", "if (lane >= step) through += other;"),
     Mutant("warps before not counted", "sorted", "sum_before(", "w < threadIdx.x / 32", "w + 1 < threadIdx.x / 32"),

@@ -91,14 +91,15 @@ def blocks_for(tiles: int, most: int) -> int:
 
 
 def balanced(groups: int, wanted: int, most: int) -> int:
-    """Splits of each of so many groups, about as many as are wanted, whose blocks leave few processors idle."""
+    """Splits of each of so many groups: as many as are wanted, or somewhat fewer whose blocks leave fewer processors
+    without one at the end."""
 
-    def idle(splits: int) -> float:
+    def idle(splits: int) -> int:
         blocks = groups * splits
-        return round(-(-blocks // tuning.PROCESSORS) * tuning.PROCESSORS / blocks * 16)
+        return round(16 * (-(-blocks // tuning.PROCESSORS) * tuning.PROCESSORS / blocks))
 
-    near = range(max(1, wanted * 3 // 4), min(most, wanted * 3 // 2) + 1)
-    return min(near, key=lambda splits: (idle(splits), abs(splits - wanted)), default=most)
+    wanted = max(1, min(wanted, most))
+    return min(range(wanted, -(-wanted * 3 // 4) - 1, -1), key=idle)
 
 
 def aligned_by(dims: Sequence[Dim], operand: int, unit: int) -> bool:

@@ -178,12 +178,12 @@ GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
     write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
 }
 
-// Blocks that share an SM: as many as leave each thread registers for a batch of loads and for its running values; 0 leaves it
-// to the compiler. Left alone, that makes room for one more block, and takes in a batch when a part of its loads is issued.
+// Blocks that share an SM; 0 leaves it to the compiler. That makes room for one more, and begins to take in a batch when a part
+// of its loads is issued. Where all rows of a batch are taken together, it is told to leave room for all of their loads.
 template <class Op, int V, int Items, bool Even> struct Resident {
+    typedef typename ColumnsFor<Op, V, Even && Op::commutative>::type Running;
     static const int size = Reader<typename Op::In>::size_a, load = V * size > 4 ? V * size : 4;
-    static const int words = (Items * load + (int)sizeof(typename ColumnsFor<Op, V, Even && Op::commutative>::type)) / 4;
-    static const int room = words <= 38 ? 4 : 0;
+    static const int words = (Items * load + (int)sizeof(Running)) / 4, room = Running::takes_rows && words <= 38 ? 4 : 0;
     static const bool crowded = Op::crowded & size;  // where the plan counts on so few
     static const int few = V > 2 ? 2 : V > 1 ? 3 : 4;
     static const int blocks = GR_BLOCKS ? GR_BLOCKS : !Even ? 0 : crowded ? few : room;

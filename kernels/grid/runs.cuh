@@ -78,6 +78,7 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
     // Batches of Items runs, all of whose loads are issued before the first use, and what is left in one more. Without Whole
     // the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
     template <int Items, bool Whole, class Running> GR_HD void take(Running& columns) {
+#pragma unroll 1
         while (left >= Items) {
             if (Whole || owns_runs<In, V, Items, Even>(task, row, base, origin, run, stride, slot, Items)) {
                 const Batch<Items> batch(*this, Items);

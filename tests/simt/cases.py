@@ -343,11 +343,13 @@ def check_zeros(machine: Emulator, bound: Bound) -> None:
     np.fill_diagonal(x[3 + 2 * width :], lowest.view(dtype)[0])  # the top bit alone
     if dtype.kind in "fc":
         x[1], x[2] = -x[1], np.nan
-    with taken("subwarp rows"):
-        partial = device_reduce.reduce((put(x),), bound, (1,))
-    if not machine.collecting:
-        wanted = {"any": np.any, "all": np.all, "count_nonzero": np.count_nonzero}[bound.name](x, axis=1, keepdims=True)
-        np.testing.assert_array_equal(unpacked(partial, bound)["value"], wanted)
+    count = {"any": np.any, "all": np.all, "count_nonzero": np.count_nonzero}[bound.name]
+    columns = np.ascontiguousarray(np.concatenate([x, x[: -len(x) % 16]]).T)  # as many as threads have whole packs of
+    for array, axis, way in ((x, 1, "subwarp rows"), (columns, 0, "columns")):
+        with taken(way):
+            partial = device_reduce.reduce((put(array),), bound, (axis,))
+        if not machine.collecting:
+            np.testing.assert_array_equal(unpacked(partial, bound)["value"], count(array, axis=axis, keepdims=True))
 
 
 def check_nothing(machine: Emulator) -> None:
