@@ -435,7 +435,7 @@ MUTANTS = [
         "what is left of a batch forgotten",
         "columns",
         "struct RunWalk",
-        "        take_rest<Items, Whole>(columns);",
+        "        take_rest<Items, Whole, Least>(columns);",
     ),
     Mutant(
         "runs at the ends forgotten",

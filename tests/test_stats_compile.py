@@ -82,9 +82,9 @@ def test_states_are_laid_out_as_structs() -> None:
         for depth, offset in enumerate(whole.offsets[1:], 1):
             checks.append(f"__builtin_offsetof({at}, {('.tail' * depth)[1:]}) == {offset}")
         op = cuda_operator(whole)
-        for vector, blocks in tuning.CROWDED_BLOCKS.items():
-            blocks = blocks if op.crowded else 0
-            checks.append(f"Resident<{op.type}, {vector}, true>::blocks == {blocks}")
+        for vector, blocks in tuning.CROWDED_BLOCKS.items() if op.crowded else ():
+            items = tuning.CROWDED_ITEMS[vector]
+            checks.append(f"Resident<{op.type}, {vector}, {items}, true>::blocks == {blocks}")
     text = "\n".join(f'static_assert(({one}), "layout");' for one in checks)
     probe = "template <int N> __global__ void probe(int* x) { x[0] = N; }"
     assert check(["probe<1>"], text=f"{text}\n{probe}")

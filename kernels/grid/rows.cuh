@@ -213,7 +213,7 @@ GR_HD void absorb_short_lines(typename Op::Acc& acc, const TaskT& task, const ty
     SlotOfLines<Op, V, Even> part = {acc, (i64)(slot * V) * task.step_c, task.step_c};
     RunWalk<Op, V, Even, TaskT> walk(task, row, &task.base[0], slot, first, (lines - first + stride - 1) / stride, stride,
                                      column_offset);
-    walk.template take<Items, true>(part);
+    walk.template take<Items, true, Items>(part);  // one more batch alone: packs of several lines take much code
 }
 
 // A row that is shared by `groups` groups of Group threads: of this one `member` calls.

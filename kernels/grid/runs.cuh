@@ -75,9 +75,9 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
         if (V == 1 || !__any_sync(0xffffffffu, !whole)) take<Items, true>(columns);
         else take<Even || Items < 2 ? Items : 2, false>(columns);
     }
-    // Batches of Items runs, all of whose loads are issued before the first use, and what is left in one more. Without Whole
-    // the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
-    template <int Items, bool Whole, class Running> GR_HD void take(Running& columns) {
+    // Batches of Items runs, all of whose loads are issued before the first use, and what is left in one more, of Least or more.
+    // Without Whole the line may not fill the slot, which is read whole where the operands have it in all runs of a batch.
+    template <int Items, bool Whole, int Least = 1, class Running> GR_HD void take(Running& columns) {
 #pragma unroll 1
         while (left >= Items) {
             if (Whole || owns_runs<In, V, Items, Even>(task, row, base, origin, run, stride, slot, Items)) {
@@ -91,21 +91,18 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
             if constexpr (Op::stops)
                 if (columns.is_decided()) left = 0;
         }
-        take_rest<Items, Whole>(columns);
+        take_rest<Items, Whole, Least>(columns);
     }
-    // Fewer runs than Items, in a batch that is no more than half empty.
-    template <int Items, bool Whole, class Running> GR_HD void take_rest(Running& columns) {
-        if constexpr (Items > 1) {
-            if (left <= Items / 2) {
-                take_rest<Items / 2, Whole>(columns);
-            } else if (Whole || owns_runs<In, V, Items, Even>(task, row, base, origin, run, stride, slot, left)) {
-                const Batch<Items> batch(*this, (int)left);
-                take_some(columns, batch.pack, batch.index, column_offset, (int)left);
-            } else {
-                take_singly(columns, left);
-            }
+    // Fewer runs than Items, in a batch that is no more than half empty where it has not Least already.
+    template <int Items, bool Whole, int Least, class Running> GR_HD void take_rest(Running& columns) {
+        if constexpr (Items > Least)
+            if (left <= Items / 2) return take_rest<Items / 2, Whole, Least>(columns);
+        if (left == 0) return;
+        if (Whole || owns_runs<In, V, Items, Even>(task, row, base, origin, run, stride, slot, left)) {
+            const Batch<Items> batch(*this, (int)left);
+            take_some(columns, batch.pack, batch.index, column_offset, (int)left);
         } else {
-            if (left) take_singly(columns, 1);
+            take_singly(columns, left);
         }
     }
     template <class Running> GR_HD void take_singly(Running& columns, u64 count) {

@@ -110,7 +110,7 @@ GR_HD void take_batch(Running& columns, const Pack<In, V> (&packs)[N], const i64
 template <class Running, class In, int V, int N>
 GR_HD void take_some(Running& columns, const Pack<In, V> (&packs)[N], const i64 (&index)[N], const i64 (&column_offset)[V],
                      int count) {
-    const int some = N < 4 ? 1 : 4;
+    const int some = N % 4 == 0 ? 4 : 1;
 #pragma unroll
     for (int i = 0; i < N; i += some) {
         if (i + some <= count) {
