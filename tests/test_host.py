@@ -222,6 +222,31 @@ def test_tiles_of_rows_with_gaps(shape, axes, monkeypatch):
     assert len(taken) <= x.size / 20_000
 
 
+APART = {  # reduced axes with others between them, or gaps: by what is folded afterwards
+    "columns": ((900, 14, 6), (0, 2), np.asarray, (2,)),
+    "columns of planes": ((3, 700, 11, 9), (1, 3), np.asarray, (3,)),
+    "turned": ((6, 14, 900), (0, 2), lambda x: x.transpose(2, 1, 0).copy().transpose(2, 1, 0), (0,)),
+    "backwards": ((900, 14, 6), (0, 2), lambda x: x[::-1, :, ::-1], (2,)),
+    "a line with gaps": ((5000, 80), (0, 1), lambda x: x[:, 1:-1], (1,)),
+}
+
+
+@pytest.mark.parametrize("layout", APART)
+@pytest.mark.parametrize("name", ["sum", "mean", "var", "max", "any", "prod", "nanmean", "nanmin", "norm2", "ptp", "skew"])
+@pytest.mark.parametrize("dtype", ["i2", "f4", "f8"])
+def test_axes_apart_are_folded_one_after_another(layout, name, dtype, monkeypatch):
+    shape, axes, view, later = APART[layout]
+    given = np.random.default_rng(3).integers(-3, 4, shape)
+    given = np.where(given == 0, 1, given) if name == "prod" else given
+    x = view(given.astype(dtype))
+    folded = []
+    known = host_reduce.combine_axis
+    monkeypatch.setattr(host_reduce, "combine_axis", lambda p, b, a: [folded.append(a), known(p, b, a)][1])
+    found = run(name, x, axes)
+    assert tuple(folded) == later
+    np.testing.assert_allclose(found, expected(name, x, axes)[0], rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize(("row", "x", "y"), PAIRS, ids=case_id)
 def test_two_arrays(row, x, y):
     for axes in [(0,), (1,), (0, 1)]:

@@ -34,6 +34,7 @@ VIEWED = 1 << 17
 # Elements side by side, or of a row, below which NumPy's loops take longer than to copy more of them together: of int8
 # in rows of 13 with gaps between them, 12 of which make a row of the copy, a fifth of the time (EPYC).
 RUN = 1 << 6
+DEEP = 1 << 6  # elements of a column, at least, whose states are folded afterwards
 
 
 @dataclass(frozen=True)
@@ -77,19 +78,27 @@ class Tiling:
     turned: bool = False  # a copy holds rows as columns, or columns as rows
 
     def separate_axes(self, shape: tuple[int, ...], are_added: bool) -> tuple[int, ...]:
-        """The chunk's reduced axes but those of the shortest stride, if states of those alone are few.
+        """The chunk's reduced axes whose elements' states are folded afterwards; none where these would not be few.
 
-        Axes that do not lie together would be copied; their states are folded in less time.
+        Axes that do not lie together would be copied; states of the others take less time to fold. Those axes are the
+        ones of the shortest stride, taken as rows, or all others, of which each place along these is a column.
         """
-        few = FEW_ADDED if are_added and math.prod(shape) >= LARGE else FEW
-        if len(self.reduced) < 2 or self.reduced[-1].size < few:
+        if len(self.reduced) < 2:
             return ()
         reduced = [a for a in self.order if a not in self.kept and shape[a] > 1]
-        size, count = 1, 0
-        while size < self.reduced[-1].size:
+        line, count, size = self.reduced[-1], 0, 1
+        while size < line.size:
             count += 1
             size *= shape[reduced[-count]]
-        return tuple(reduced[:-count])
+        total, apart = math.prod(shape), abs(self.reduced[-2].strides[0])
+        cells = math.prod(shape[a] for a in self.kept)
+        width = size * math.prod(d.size for d in (*self.outer, *self.inner) if abs(d.strides[0]) < apart)
+        few = FEW_ADDED if are_added and total >= LARGE else FEW
+        of_rows = total // size if size >= few else total
+        of_columns = cells * size if width >= RUN and total >= DEEP * cells * size else total
+        if of_columns < of_rows:
+            return tuple(reduced[-count:])
+        return tuple(reduced[:-count]) if of_rows < total else ()
 
     @property
     def dims(self) -> tuple[Dim, ...]:
