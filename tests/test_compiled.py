@@ -152,15 +152,51 @@ def test_sums_are_added_where_their_states_are_bit_by_bit(name, dtype, monkeypat
 
 
 @needs_loops
-@pytest.mark.parametrize("n", [16, 17, 31, 32, 61, 300, 511])
+@pytest.mark.parametrize("n", [16, 17, 31, 32, 61, 300, 511, 512, 1023, 1024, 1541, 4099])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_sums_of_short_rows_are_exact_where_float64_is(dtype, n):
+def test_sums_of_rows_are_exact_where_float64_is(dtype, n):
     for block in blocks(numbers((300, n, 1), dtype), (300, n, 1)):
         found = totals.total(native.sums(block))
         np.testing.assert_array_equal(found, block.sum(axis=1, dtype="f8"))
     block = numbers((300, n, 1), dtype)
     block[0, n // 2], block[1, -1], block[2, 0] = np.inf, np.nan, -np.inf
     np.testing.assert_array_equal(totals.total(native.sums(block)), block.sum(axis=1, dtype="f8"))
+
+
+@needs_loops
+@pytest.mark.parametrize("shape", [(1, 1 << 18, 1), (70, 5000, 1), (1, 40_000, 3)], ids=str)
+def test_long_sums_are_pairs(shape):
+    x = np.random.default_rng(1).normal(size=shape) * 10.0 ** np.random.default_rng(2).integers(0, 12, shape)
+    hi, lo = native.sums(x)
+    for row, cell in ((0, 0), (shape[0] - 1, shape[2] - 1)):
+        true, sizes = math.fsum(x[row, :, cell]), math.fsum(abs(x[row, :, cell]))
+        assert (
+            abs((hi[row, cell] - true) + lo[row, cell]) <= 2.0**-50 * sizes
+        )  # of stretches, which round by themselves
+
+
+@needs_loops
+@pytest.mark.parametrize("shape", BLOCKS, ids=str)
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
+def test_sums_of_integers_are_exact(dtype, shape):
+    limits = np.iinfo(dtype)
+    for block in blocks(np.random.default_rng(3).integers(limits.min, limits.max, shape, dtype, True), shape):
+        found = native.integer_sums(block)
+        assert found.dtype == dtype[0] + "8"
+        np.testing.assert_array_equal(found, block.sum(axis=1, dtype=found.dtype))
+
+
+@needs_loops
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4"])
+def test_sums_of_the_largest_integers_leave_no_word(dtype):
+    """Of so many that 32 bits hold no sum of theirs, along rows and down columns."""
+    limits, count = np.iinfo(dtype), (9 << 20) + 5 if dtype[1] == "1" else (1 << 17) + 5
+    for value in (limits.min, limits.max):
+        x = np.full(3 * count, value, dtype)
+        for shape in ((1, 3 * count, 1), (3, count, 1), (1, count, 3)):
+            assert np.all(native.integer_sums(x.reshape(shape)) == shape[1] * int(value))
+    wide = np.full((1, 70_000, 90), limits.max, dtype)
+    assert np.all(native.integer_sums(wide) == 70_000 * int(limits.max))
 
 
 @needs_loops
@@ -304,6 +340,8 @@ def test_what_the_loops_do_not_take():
         assert native.sums(rows[:, :, None]) is None
         assert native.present(rows[:, :, None]) is None
         assert native.spread(rows[:, :, None], True, False) is None
+    assert native.integer_sums(x.astype("i8")[:, :, None]) is None
+    assert native.integer_sums(x.astype("i2").T[:, :, None]) is None
     assert native.positions("argmax", x[:, :100]) is None
     assert native.extrema("argmax", x[:, :, None]) is None and native.extrema("argmax", x[None].astype("f2")) is None
     assert native.sums(x.astype("i4")[:, :, None]) is None and native.present(x.astype("i4")[:, :, None]) is None

@@ -232,7 +232,9 @@ APART = {  # reduced axes with others between them, or gaps: by what is folded a
 
 
 @pytest.mark.parametrize("layout", APART)
-@pytest.mark.parametrize("name", ["sum", "mean", "var", "max", "any", "prod", "nanmean", "nanmin", "norm2", "ptp", "skew"])
+@pytest.mark.parametrize(
+    "name", ["sum", "mean", "var", "max", "any", "prod", "nanmean", "nanmin", "norm2", "ptp", "skew"]
+)
 @pytest.mark.parametrize("dtype", ["i2", "f4", "f8"])
 def test_axes_apart_are_folded_one_after_another(layout, name, dtype, monkeypatch):
     shape, axes, view, later = APART[layout]

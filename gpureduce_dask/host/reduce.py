@@ -33,7 +33,7 @@ from ..operators.table import (
 )
 from ..place import Place, whole
 from .stack import Stacker
-from .tiles import Budget, Positions, Slices, Walk, tiling_of
+from .tiles import LARGE, Budget, Positions, Slices, Walk, tiling_of
 
 Chunks = tuple[Array, ...]
 
@@ -112,7 +112,9 @@ def reduce(
         ordered,
         is_mapped or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    separate = () if layout.direct or placed or ordered or is_mapped else layout.separate_axes(shape, _are_added(bound))
+    are_sums = _are_sums(bound)
+    is_whole = layout.direct and (math.prod(layout.extents) >= LARGE or not are_sums)
+    separate = () if is_whole or placed or ordered or is_mapped else layout.separate_axes(shape, are_sums)
     if separate:
         folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
         for axis in separate:
@@ -303,6 +305,12 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
 def _are_added(bound: Bound) -> bool:
     """Whether compiled loops make the states of all parts, which take little time to combine."""
     return all(part.monoid.fold in ADDED and _is_compiled(part, part.elements[0]) for part in bound.parts)
+
+
+def _are_sums(bound: Bound) -> bool:
+    """The same, of narrow integers too."""
+    added = all(part.monoid.fold in ADDED for part in bound.parts) and native.library() is not None
+    return added and all(p.elements[0] in COMPILED_DTYPES or native.adds(p.elements[0]) for p in bound.parts)
 
 
 def _is_compiled(bound: Bound, dtype: DType) -> bool:

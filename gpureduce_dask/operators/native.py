@@ -85,6 +85,22 @@ def sums(block: Array) -> State | None:
     return (hi, lo) if parts == 1 else (hi[:, ::2], lo[:, ::2], hi[:, 1::2], lo[:, 1::2])
 
 
+def adds(dtype: DType) -> bool:
+    """Whether there are loops that add up integers of this dtype."""
+    return dtype.kind in "iu" and dtype.itemsize < 8
+
+
+def integer_sums(block: Array) -> Array | None:
+    """The sums over the middle axis of a block of integers of up to 32 bits, in 64 bits; None if not done here."""
+    loops = _loops_for(block) if adds(block.dtype) else None
+    if loops is None:
+        return None
+    outer, _, inner = block.shape
+    found = np.empty((outer, inner), np.int64 if block.dtype.kind == "i" else np.uint64)
+    _reduce(loops[f"isum_{block.dtype.name}"], block, block.shape, found)
+    return found
+
+
 def add_pairs(hi: Array, lo: Array, more_hi: Array, more_lo: Array) -> tuple[Array, Array] | None:
     """The sums of pairs of float64, of one shape, each renormalised; None if not done here."""
     pairs = hi, lo, more_hi, more_lo

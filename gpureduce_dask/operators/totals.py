@@ -131,6 +131,8 @@ def add_up(block: Array, dtype: DType) -> Array:
         return reduce(np.add, sums)
     if block.dtype == bool and dtype == I8:
         return count_true(block)
+    if dtype in (I8, U8) and (found := native.integer_sums(block)) is not None:
+        return found.astype(dtype, copy=False)
     same = block.dtype == dtype
     if same and dtype in (F8, C16) and inner > 1 and n > PLAIN:
         even = n - n % PLAIN

@@ -183,6 +183,19 @@ INLINE double masked_narrow(float value, int64_t mask) {
         if (j < n) EACH lane[k] += masked(x[n - LANES + k], -(int64_t)(k >= past));                                    \
         fold_double(lane, LANES, 1);                                                                                   \
         return lane[0];                                                                                                \
+    }                                                                                                                  \
+    /* The same of a long one: sums of stretches go into a pair. */                                                    \
+    INLINE void long_row_##NAME(const TYPE *restrict x, int64_t n, double *hi, double *lo) {                           \
+        double high = 0, low = 0;                                                                                      \
+        for (int64_t i = 0; i < n;) {                                                                                  \
+            const int64_t some = n - i < 2 * LONG ? n - i : LONG;                                                      \
+            const double sum = row_##NAME(x + i, some);                                                                \
+            ADD_TO_PAIR(high, low, sum)                                                                                \
+            i += some;                                                                                                 \
+        }                                                                                                              \
+        low = high - high == 0 ? low : 0;                                                                              \
+        *hi = lo ? high : high + low;                                                                                  \
+        if (lo) *lo = low;                                                                                             \
     }
 
 // The sums of many cells of a few rows each, in registers.
@@ -215,6 +228,11 @@ INLINE double masked_narrow(float value, int64_t mask) {
         if (inner == 1 && !skip && n >= LANES && n < LONG && outer > 1) {                                              \
             for (int64_t row = 0; row < outer; row++) hi[row] = row_##NAME((const T *)(rows + row * step[0]), n);      \
             if (lo) memset(lo, 0, (size_t)outer * sizeof *lo);                                                         \
+            return;                                                                                                    \
+        }                                                                                                              \
+        if (inner == 1 && !skip && n >= LONG && step[1] == sizeof(T)) {                                                \
+            for (int64_t row = 0; row < outer; row++)                                                                  \
+                long_row_##NAME((const T *)(rows + row * step[0]), n, hi + row, lo ? lo + row : NULL);                 \
             return;                                                                                                    \
         }                                                                                                              \
         if (inner >= NARROW && !skip && n <= FEW) {                                                                    \
