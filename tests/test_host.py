@@ -8,6 +8,7 @@ import warnings
 from fractions import Fraction
 from itertools import pairwise
 
+import dask.array as da
 import numpy as np
 import pytest
 import scipy.stats
@@ -29,6 +30,7 @@ from strategies import (
 )
 from tiers import one_in
 
+import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.host import reduce as host_reduce
@@ -247,6 +249,18 @@ def test_axes_apart_are_folded_one_after_another(layout, name, dtype, monkeypatc
     found = run(name, x, axes)
     assert tuple(folded) == later
     np.testing.assert_allclose(found, expected(name, x, axes)[0], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("layout", APART)
+@pytest.mark.parametrize("name", ["sum", "all", "max", "mean"])
+def test_functions_of_elements_along_axes_apart(layout, name):
+    shape, axes, view, _ = APART[layout]
+    x = view(np.random.default_rng(4).normal(size=shape).astype("f4"))
+    lazy = da.from_array(x, chunks=-1)
+    with gr.accelerate(numpy=True):
+        found = getattr(lazy * 2 > 1 if name == "all" else abs(lazy) + 1, name)(axis=axes).compute()
+    wanted = getattr(x * 2 > 1 if name == "all" else abs(x).astype("f8") + 1, name)(axis=axes)
+    np.testing.assert_allclose(found, wanted, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("row", "x", "y"), PAIRS, ids=case_id)

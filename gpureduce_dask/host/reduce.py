@@ -114,7 +114,7 @@ def reduce(
     )
     are_sums = _are_sums(bound)
     is_whole = layout.direct and (math.prod(layout.extents) >= LARGE or not are_sums)
-    separate = () if is_whole or placed or ordered or is_mapped else layout.separate_axes(shape, are_sums)
+    separate = () if is_whole or placed or ordered else layout.separate_axes(shape, are_sums)
     if separate:
         folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
         for axis in separate:
