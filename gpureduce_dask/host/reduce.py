@@ -114,6 +114,7 @@ def reduce(
     )
     are_sums = _are_sums(bound)
     is_whole = layout.direct and (math.prod(layout.extents) >= LARGE or not are_sums)
+    is_whole = is_whole or (is_mapped and not layout.keeps_between)  # what is computed lies together
     separate = () if is_whole or placed or ordered else layout.separate_axes(shape, are_sums)
     if separate:
         folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)

@@ -101,6 +101,12 @@ class Tiling:
         return tuple(reduced[:-count]) if of_rows < total else ()
 
     @property
+    def keeps_between(self) -> bool:
+        """Whether kept axes lie between those that are reduced."""
+        longest = max((abs(d.strides[0]) for d in self.reduced), default=0)
+        return any(abs(d.strides[0]) < longest for d in self.outer)
+
+    @property
     def dims(self) -> tuple[Dim, ...]:
         return (*self.outer, *self.reduced, *self.inner)
 
