@@ -94,12 +94,13 @@ def balanced(groups: int, wanted: int, most: int) -> int:
     """Splits of each of so many groups: as many as are wanted, or somewhat fewer whose blocks leave fewer processors
     without one at the end."""
 
-    def idle(splits: int) -> int:
+    def rounded_up(splits: int) -> int:
+        """Blocks of whole rounds by those that there are, in sixteenths."""
         blocks = groups * splits
         return round(16 * (-(-blocks // tuning.PROCESSORS) * tuning.PROCESSORS / blocks))
 
     wanted = max(1, min(wanted, most))
-    return min(range(wanted, -(-wanted * 3 // 4) - 1, -1), key=idle)
+    return min(range(wanted, -(-wanted * 3 // 4) - 1, -1), key=rounded_up)
 
 
 def aligned_by(dims: Sequence[Dim], operand: int, unit: int) -> bool:

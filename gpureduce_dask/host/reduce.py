@@ -114,7 +114,7 @@ def reduce(
     )
     are_sums = _are_sums(bound)
     is_whole = layout.direct and (math.prod(layout.extents) >= LARGE or not are_sums)
-    is_whole = is_whole or (is_mapped and not layout.keeps_between)  # what is computed lies together
+    is_whole = is_whole or (is_mapped and not layout.keeps_between)  # a tile's values lie as it does, but without gaps
     separate = () if is_whole or placed or ordered else layout.separate_axes(shape, are_sums)
     if separate:
         folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
@@ -309,7 +309,7 @@ def _are_added(bound: Bound) -> bool:
 
 
 def _are_sums(bound: Bound) -> bool:
-    """The same, of narrow integers too."""
+    """Whether compiled loops add up all parts: floats, whose states ``_are_added`` says are added too, or integers."""
     added = all(part.monoid.fold in ADDED for part in bound.parts) and native.library() is not None
     return added and all(p.elements[0] in COMPILED_DTYPES or native.adds(p.elements[0]) for p in bound.parts)
 

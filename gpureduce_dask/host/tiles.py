@@ -77,7 +77,7 @@ class Tiling:
     direct: bool = False
     turned: bool = False  # a copy holds rows as columns, or columns as rows
 
-    def separate_axes(self, shape: tuple[int, ...], are_added: bool) -> tuple[int, ...]:
+    def separate_axes(self, shape: tuple[int, ...], are_sums: bool) -> tuple[int, ...]:
         """The chunk's reduced axes whose elements' states are folded afterwards; none where these would not be few.
 
         Axes that do not lie together would be copied; states of the others take less time to fold. Those axes are the
@@ -93,7 +93,7 @@ class Tiling:
         total, apart = math.prod(shape), abs(self.reduced[-2].strides[0])
         cells = math.prod(shape[a] for a in self.kept)
         width = size * math.prod(d.size for d in (*self.outer, *self.inner) if abs(d.strides[0]) < apart)
-        few = FEW_ADDED if are_added and total >= LARGE else FEW
+        few = FEW_ADDED if are_sums and total >= LARGE else FEW
         of_rows = total // size if size >= few else total
         of_columns = cells * size if width >= RUN and total >= DEEP * cells * size else total
         if of_columns < of_rows:

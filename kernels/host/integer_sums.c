@@ -1,5 +1,5 @@
-// Sums of narrow integers, exact in 64 bits, in one read: words of 32 bits are added to, which vectors hold twice as many of,
-// for as many rows as cannot leave them. Of blocks of any length and width, as sums of floats are.
+// Sums of narrow integers, exact in 64 bits, in one read. Those of 8 and 16 bits are added to words of 32, of which vectors
+// hold twice as many, for as many rows as cannot leave them. Of blocks of any length and width, as sums of floats are.
 #include "strips.h"
 
 enum {
@@ -31,7 +31,7 @@ enum {
     EACH_PROCESSOR void isum_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,    \
                                     int64_t *out) {                                                                    \
         A a[CELLS];                                                                                                    \
-        if (inner == 1 && n > SHORT && step[1] == sizeof(T)) {                                                         \
+        if (inner == 1 && n >= LANES && step[1] == sizeof(T)) {                                                        \
             for (int64_t row = 0; row < outer; row++) out[row] = line_##NAME((const T *)(rows + row * step[0]), n);    \
             return;                                                                                                    \
         }                                                                                                              \

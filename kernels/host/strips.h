@@ -37,6 +37,7 @@ INLINE int64_t side_by_side(int64_t n, int64_t inner, int64_t stride, int64_t it
         T room[ROOM];                                                                                                  \
         const int64_t strip = (STRIP_CELLS), most = least(ROOM / (n * inner), strip / inner);                          \
         const int64_t many = n * inner <= SHORT ? least(outer, most) : 1;                                              \
+        const int64_t part = least((n - 1) * step[1] + inner * sizeof(T), 2 * n * inner * sizeof(T));                  \
         for (int64_t row = 0; row < outer; row += many)                                                                \
             for (int64_t begin = 0; begin < inner; begin += strip) {                                                   \
                 const int64_t some = least(many, outer - row), at = row * inner + begin;                               \
@@ -45,7 +46,8 @@ INLINE int64_t side_by_side(int64_t n, int64_t inner, int64_t stride, int64_t it
                 const char *x = rows + row * step[0] + begin * sizeof(T);                                              \
                 if (many > 1) {                                                                                        \
                     const char *ahead = x + some * step[0]; /* read across rows, memory is not asked for in time */    \
-                    for (int64_t at = 0; at < some * step[0]; at += LINE) __builtin_prefetch(ahead + at);              \
+                    for (int64_t r = 0; r < some; r++) /* those of a row, and not what lies between rows */            \
+                        for (int64_t at = 0; at < part; at += LINE) __builtin_prefetch(ahead + r * step[0] + at);      \
                     for (int64_t i = 0; i < n; i++) {                                                                  \
                         const char *from = x + i * step[1];                                                            \
                         T *restrict to = room + i * cells;                                                             \
