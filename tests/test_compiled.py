@@ -170,9 +170,8 @@ def test_long_sums_are_pairs(shape):
     hi, lo = native.sums(x)
     for row, cell in ((0, 0), (shape[0] - 1, shape[2] - 1)):
         true, sizes = math.fsum(x[row, :, cell]), math.fsum(abs(x[row, :, cell]))
-        assert (
-            abs((hi[row, cell] - true) + lo[row, cell]) <= 2.0**-50 * sizes
-        )  # of stretches, which round by themselves
+        error = abs((hi[row, cell] - true) + lo[row, cell])
+        assert error <= 2.0**-50 * sizes  # stretches round by themselves
 
 
 @needs_loops

@@ -33,7 +33,7 @@ from ..operators.table import (
 )
 from ..place import Place, whole
 from .stack import Stacker
-from .tiles import LARGE, Budget, Positions, Slices, Walk, tiling_of
+from .tiles import DEEP, LARGE, Budget, Positions, Slices, Walk, tiling_of
 
 Chunks = tuple[Array, ...]
 
@@ -63,7 +63,6 @@ TOGETHER = 8  # times these bytes of such chunks, at least, are reduced together
 JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
 # than the 128 KiB from which on malloc maps pages for each array in a worker of dask's nanny
 REPEATED = 1 << 18  # elements of a chunk from which on those that are repeated are read once: combining costs calls
-DEEP = 64  # elements of n at least for each cell
 WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
 # more states than these leave no room for elements in the first level of cache
 
@@ -309,9 +308,11 @@ def _are_added(bound: Bound) -> bool:
 
 
 def _are_sums(bound: Bound) -> bool:
-    """Whether compiled loops add up all parts: floats, whose states ``_are_added`` says are added too, or integers."""
-    added = all(part.monoid.fold in ADDED for part in bound.parts) and native.library() is not None
-    return added and all(p.elements[0] in COMPILED_DTYPES or native.adds(p.elements[0]) for p in bound.parts)
+    """The same, or sums of integers, whose states NumPy adds."""
+    return all(
+        part.monoid.fold in ADDED and (_is_compiled(part, part.elements[0]) or native.adds(part.elements[0]))
+        for part in bound.parts
+    )
 
 
 def _is_compiled(bound: Bound, dtype: DType) -> bool:

@@ -34,7 +34,7 @@ VIEWED = 1 << 17
 # Elements side by side, or of a row, below which NumPy's loops take longer than to copy more of them together: of int8
 # in rows of 13 with gaps between them, 12 of which make a row of the copy, a fifth of the time (EPYC).
 RUN = 1 << 6
-DEEP = 1 << 6  # elements of a column, at least, whose states are folded afterwards
+DEEP = 1 << 6  # elements of a cell, at least, of columns that are made more than there are, to be folded afterwards
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def sums(block: Array) -> State | None:
 
 def adds(dtype: DType) -> bool:
     """Whether there are loops that add up integers of this dtype."""
-    return dtype.kind in "iu" and dtype.itemsize < 8
+    return dtype.kind in "iu" and dtype.itemsize < 8 and library() is not None
 
 
 def integer_sums(block: Array) -> Array | None:

@@ -179,7 +179,8 @@ GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
 }
 
 // Blocks that share an SM; 0 leaves it to the compiler. That makes room for one more, and begins to take in a batch when a part
-// of its loads is issued. Where all rows of a batch are taken together, it is told to leave room for all of their loads.
+// of its loads is issued. Where all rows of a batch are taken together, it is told to leave room for all of their loads: 38 words
+// and what else a thread needs fit into the 64 registers that it has of four blocks.
 template <class Op, int V, int Items, bool Even> struct Resident {
     typedef typename ColumnsFor<Op, V, Even && Op::commutative>::type Running;
     static const int size = Reader<typename Op::In>::size_a, load = V * size > 4 ? V * size : 4;
