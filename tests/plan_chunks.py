@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from gpureduce_dask.device.layout import Dim, Layout, collapse
+from gpureduce_dask.device.scan_launch import c_strides
+
+
+class NotThere:
+    """What plans of scans ask of an array, without its memory."""
+
+    def __init__(self, view: np.ndarray, base: int) -> None:
+        self.view, self.base = view, base
+        self.shape, self.strides, self.ndim, self.itemsize = view.shape, view.strides, view.ndim, view.itemsize
+        self.data = SimpleNamespace(ptr=view.__array_interface__["data"][0] - base)
+
+    @classmethod
+    def of(cls, shape: Sequence[int], dtype: Any, view: Callable[[np.ndarray], np.ndarray]) -> NotThere:
+        """A view of an array in C order."""
+        one = np.empty(1, dtype)
+        whole = np.lib.stride_tricks.as_strided(one, shape, c_strides(tuple(shape), one.itemsize))
+        return cls(view(whole), one.ctypes.data)
+
+    def __getitem__(self, turn: tuple[slice, ...]) -> NotThere:
+        return NotThere(self.view[turn], self.base)
+
 
 Element = tuple[int, int, int, int]  # chunk, bytes from each operand's first element, index
 

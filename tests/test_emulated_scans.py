@@ -126,6 +126,12 @@ def transposed(x: np.ndarray) -> np.ndarray:
     return x.T
 
 
+def apart(one: Call) -> Call:
+    """Of two operands, the second one of which is reversed."""
+    x, y = one.chunks
+    return replace(one, chunks=(x, y[::-1, ::-1]))
+
+
 def unlike_counts(one: Call) -> Call:
     """Behind more elements in some columns than in others."""
     lines = one.chunks[0].shape[1]
@@ -350,6 +356,8 @@ CALLS = {
     "all from the end": call("all", "?", (20_000,), view=lambda x: late(x, False, 5000), reverse=True, carried=True),
     "any in lines from the end": call("any", "i4", (3, 7001), 1, view=lambda x: late(x, True, 1), reverse=True),
     "backwards": call("affine", "f8", (900,), view=lambda x: x[::-1]),
+    "pairs that lie the other way around": apart(call("affine", "f8", (3, 900), 1, carried=True)),
+    "pairs in columns that lie the other way around": apart(call("affine", "f4", (900, 40), 0, carried=True)),
 }
 CALLS |= {
     "segments alone": call("sum", "f4", (131, 256), 0, segmented=True, carried=True),
@@ -369,6 +377,15 @@ CALLS["means behind unlike counts"] = unlike_counts(CALLS["means alone"])
 CALLS["means in strips behind unlike counts"] = unlike_counts(CALLS["means in strips"])
 CALLS |= {
     "positions in lines": call("argmax", "i4", (7, 300), 1, carried=True),
+    "positions in reversed lines": call("argmax", "i1", (7, 3000), 1, view=lambda x: rising(x)[:, ::-1], carried=True),
+    "positions in a reversed line": call("argmin", "f4", (9000,), view=lambda x: rising(x)[::-1], carried=True),
+    "positions in reversed lines from the end": call(
+        "nanargmin", "i2", (3, 5000), 1, view=lambda x: rising(x)[:, ::-1], reverse=True, carried=True
+    ),
+    "positions in reversed columns": call("argmax", "i4", (300, 7), 0, view=lambda x: x[::-1, ::-1], carried=True),
+    "counted in reversed lines by sub-warps": counted(
+        "argmin", "f4", (400, 43), 1, "SubwarpLineScan, single", view=lambda x: x[:, ::-1]
+    ),
     "positions in columns": call("argmin", "i4", (300, 7), 0, reverse=True, carried=True),
     "complex maxima": call("max", "c8", (3, 200), 1, reverse=True),
     "bytes by threads": threads("max", "i1", (7, 1104), view=rising),
@@ -1175,16 +1192,15 @@ DEFECTS = {
         "from.move(ends_row, false);",
         ("small planes",),
     ),
-    "every step is two": ("step == 2 * Size || step == -2 * Size ? 2 : 3", "2", ("every third half",)),
+    "every step is two": (
+        "apart = step == 2 * Size ? 2 : 3;\n        if (Size > 2 || step != (i64)apart * Size) return;",
+        "apart = 2;\n        if (Size > 2) return;",
+        ("every third half",),
+    ),
     "elements are picked from the first byte on": (
         "if (offset != Offset) return",
         "if (false) return",
         ("every other byte", "every third half"),
-    ),
-    "picked packs are in the order of memory": (
-        "backwards ? flipped<Size>(all) : all;\n        }",
-        "all;\n        }",
-        ("every third byte backwards",),
     ),
     "what changes once is taken not to change": (
         "return state.byte == 0 && acc != 0;",
@@ -1198,11 +1214,6 @@ DEFECTS = {
         ("distant planes", "small planes in order"),
     ),
     "planes begin at packs": ("layout.pitch && layout.gap % 16", "false", ("planes begin anywhere",)),
-    "the first plane lies lowest": (
-        "planes.pitch == 0 && planes.gap < 0",
-        "false",
-        ("short lines backwards from the end",),
-    ),
     "each run begins with the first line": ("{run * task.planes + plane,", "{plane,", ("planes in runs",)),
     "a line goes on in the next plane": (
         "if (Lines && until == 0) {",

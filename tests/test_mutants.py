@@ -547,7 +547,7 @@ MUTANTS = [
         "columns",
         "GR_HD Batch(",
         "i < count ? i : count - 1",
-        "i < count - 1 ? i : count - 1",
+        "i + 1 < count ? i : 0",
     ),
     Mutant("half of what is left forgotten", "columns", "take_rest(", "left <= Items / 2", "left < Items"),
     # ranks in a tile

@@ -33,13 +33,14 @@ def seen(array):
 class Player:
     """Plans nothing, and plays the kernels of one scan: lines lie in memory in the order of the plan's axes."""
 
-    def __init__(self, bound, axis, resets=None, **options):
-        self.bound, self.axis, self.resets, self.options = bound, axis, resets, options
+    def __init__(self, bound, axis, resets=None):
+        self.bound, self.axis, self.resets = bound, axis, resets
         self.plans, self.zeros, self.states = [], [], []
 
     def plan(self, op, arrays, exclusive, reverse, gpu, method):
         self.op, self.arrays = op, arrays
         self.plans.append((exclusive, reverse))
+        self.options = {"exclusive": exclusive, "reverse": reverse}
         return scan_task.Plan((scan_task.Step("k", 7, 64),), b"words", SCRATCH, True, (0,) * len(arrays.strides))
 
     def start(self, entry, blocks, threads, shared_bytes, task, stream):
@@ -120,7 +121,7 @@ def test_results_and_totals(played, view, options):
         ends = tuple(1 if a == axis else n for a, n in enumerate(x.shape))
         carry = host.reduce((np.random.default_rng(1).random(ends).astype("f4"),), bound, (axis,)) if carried else None
         flags = np.random.default_rng(2).random(x.shape) < 0.3 if segmented else None
-        played(bound, axis, flags, **options)
+        played(bound, axis, flags)
         wanted, total = host_scan.scan((x,), bound, axis, carry, resets=flags, **options)
         given = {"resets": None if flags is None else put(flags)}
         if carried:
@@ -143,9 +144,25 @@ def test_plans_are_made_once_a_layout(played):
     device_scan.scan((x[:, :7],), bound, 1)
     device_scan.scan((x[:, 1:],), bound, 1)  # of the same shape and strides, and begins elsewhere
     assert len(player.plans) == 3
-    player.options = {"reverse": True}
     device_scan.scan((x,), bound, 1, reverse=True)
     assert player.plans[-1] == (False, True)
+
+
+def test_reversed_axes_are_scanned_as_they_lie(played):
+    x = np.arange(60, dtype="f4").reshape(3, 4, 5)
+    chunk, back = put(x)[:, ::-1, ::-1], x[:, ::-1, ::-1]
+    bound = OPERATORS["sum"].bind(x.dtype)
+    player = played(bound, 2)
+    got, _ = device_scan.scan((chunk,), bound, 2)
+    assert player.plans == [(False, True)] and player.arrays.strides == ((80, 20, 4),) * 2
+    assert got.strides == chunk.strides
+    np.testing.assert_array_equal(seen(got), back.cumsum(2))
+    assert player.arrays.index_step == 1
+    out = put(np.zeros(x.shape, "f4"))
+    player = played(bound, 1)
+    assert device_scan.scan((chunk,), bound, 1, out=out)[0] is out
+    assert player.plans == [(False, False)] and player.arrays.strides == ((80, -20, -4), (80, 20, 4))
+    np.testing.assert_array_equal(seen(out), back.cumsum(1))
 
 
 def test_results_go_where_they_are_wanted(played):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import struct
 from itertools import cycle, islice
-from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
+
+from plan_chunks import NotThere
 
 from gpureduce_dask import errors
 from gpureduce_dask.device import scan as device_scan
@@ -273,15 +274,8 @@ GPUS = (
 )
 
 
-def not_there(draw: Draw) -> SimpleNamespace:
-    """What plans ask of a chunk."""
-    dtype = dtype_of(draw.dtype)
-    base = np.lib.stride_tricks.as_strided(
-        np.empty(1, dtype), draw.base, scan_launch.c_strides(draw.base, dtype.itemsize)
-    )
-    x = draw.view(base)
-    data = SimpleNamespace(ptr=x.ctypes.data - base.ctypes.data)
-    return SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=dtype.itemsize, data=data)
+def not_there(draw: Draw) -> NotThere:
+    return NotThere.of(draw.base, dtype_of(draw.dtype), draw.view)
 
 
 def drawn(draw: Draw, gpu: Gpu, method: str = "look-back") -> scan_task.Plan:
@@ -289,10 +283,10 @@ def drawn(draw: Draw, gpu: Gpu, method: str = "look-back") -> scan_task.Plan:
         mock.patch.object(scan_launch, "gpu", return_value=gpu),
         mock.patch.object(scan_launch, "load", return_value=((), ())),
     ):
-        options = (draw.axes[0], draw.mode == "exclusive", draw.mode == "reverse", None, 0, method)
-        return device_scan._prepare(
-            (not_there(draw),), None, OPERATORS[draw.op].bind(dtype_of(draw.dtype)), *options
-        ).plan
+        bound, (axis,) = OPERATORS[draw.op].bind(dtype_of(draw.dtype)), draw.axes
+        way = device_scan._Way.of(axis, draw.mode == "reverse", draw.mode == "exclusive")
+        chunks, way, _ = device_scan._turned((not_there(draw),), way)
+        return device_scan._prepare(chunks, None, bound, way, False, 0, method).plan
 
 
 def test_plans_of_random_scans_are_within_the_limits_of_any_gpu():

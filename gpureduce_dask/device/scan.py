@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,7 +62,8 @@ def scan(
 
     Parameters are those of :func:`gpureduce_dask.chunk.scan`; ``method`` is one of
     ``scan_task.METHODS``, or a kernel that takes such a scan. Nothing waits for the GPU, but where only the host can
-    finalise states; no chunk is copied, but where ``out`` lies across it.
+    finalise states; no chunk is copied, but where ``out`` lies across it. Results lie in memory as elements do, axes
+    that are reversed too.
     """
     device = chunks[0].data.device_id
     if launch.current_device() != device:
@@ -71,6 +72,61 @@ def scan(
         with cupy.cuda.Device(device):
             return scan(chunks, bound, axis, carry, exclusive, reverse, resets, out, with_total, place, method)
     chunks, bound = fit_operands(chunks, bound, MOST_SCANNED)
+    index = place.offsets[axis] if place is not None else 0
+    if reverse:
+        index += chunks[0].shape[axis] - 1
+    arrays = chunks if out is None else (*chunks, out)
+    arrays, way, turn = _turned(arrays, _Way.of(axis, reverse, exclusive))
+    if not turn:
+        return _scan(chunks, bound, way, index, carry, resets, out, with_total, method)
+    if resets is not None:
+        import cupy
+
+        resets = cupy.broadcast_to(resets, chunks[0].shape)[turn]
+    carry, target = None if carry is None else carry[turn], None if out is None else arrays[-1]
+    results, total = _scan(arrays[: len(chunks)], bound, way, index, carry, resets, target, with_total, method)
+    return results[turn] if out is None else out, None if total is None else contiguous.in_c_order(total[turn])
+
+
+class _Way(NamedTuple):
+    """Which way lines are scanned."""
+
+    axis: int
+    reverse: bool  # from their last elements on
+    exclusive: bool
+    index_step: int  # from one element's position to that of the next that is scanned
+
+    @classmethod
+    def of(cls, axis: int, reverse: bool, exclusive: bool) -> _Way:
+        return cls(axis, reverse, exclusive, -1 if reverse else 1)
+
+
+def _turned(arrays: Chunks, way: _Way) -> tuple[Chunks, _Way, tuple[slice, ...]]:
+    """Arrays turned along the axes that all of them have in reverse, which way they are scanned then, and what turns
+    them: nothing where there are no such axes."""
+    if all(stride >= 0 for stride in arrays[0].strides):
+        return arrays, way, ()
+    steps = [-1 if n > 1 and all(x.strides[a] < 0 for x in arrays) else None for a, n in enumerate(arrays[0].shape)]
+    if not any(steps):
+        return arrays, way, ()
+    turn = tuple(slice(None, None, step) for step in steps)
+    return tuple(x[turn] for x in arrays), way._replace(reverse=way.reverse != bool(steps[way.axis])), turn
+
+
+def _scan(
+    chunks: Chunks,
+    bound: Bound,
+    way: _Way,
+    index: int,
+    carry: Any,
+    resets: Any,
+    out: Any,
+    with_total: bool,
+    method: str,
+) -> tuple[Any, Any]:
+    """The scan of chunks no axis of which is reversed in all arrays. ``index``: the position of a line's first element
+    that is scanned."""
+    device = chunks[0].data.device_id
     operands = chunks
     if resets is not None or out is not None:
         operands = _operands(chunks, bound, resets, out)
@@ -78,21 +134,18 @@ def scan(
     if out is not None and not _is_final(bound):
         target = None
     layouts = [(a.shape, a.strides, a.data.ptr % 16) for a in (*operands, *(() if target is None else (target,)))]
-    key = (*layouts, bound, axis, exclusive, reverse, resets is None, target is None, device, method)
+    key = (*layouts, bound, way, resets is None, target is None, device, method)
     prepared = _prepared.get(key)
     if prepared is None:
         if 0 in chunks[0].shape:
-            return _nothing(chunks[0].shape, bound, axis, carry, out)
-        prepared = _prepared[key] = _prepare(operands, target, bound, axis, exclusive, reverse, resets, device, method)
+            return _nothing(chunks[0].shape, bound, way.axis, carry, out)
+        prepared = _prepared[key] = _prepare(operands, target, bound, way, resets is not None, device, method)
     if target is None:
         target = prepared.out.new()
     total = prepared.total.new() if with_total else None
-    index = place.offsets[axis] if place is not None else 0
-    if reverse:
-        index += chunks[0].shape[axis] - 1
     if carry is None and index and prepared.counts:
-        carry = _identities(_ends(chunks[0].shape, axis), bound)
-    ahead = None if carry is None else _lined_up(carry, prepared.kept, axis, prepared.state_bytes)
+        carry = _identities(_ends(chunks[0].shape, way.axis), bound)
+    ahead = None if carry is None else _lined_up(carry, prepared.kept, way.axis, prepared.state_bytes)
     _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total, index, device)
     if total is not None and prepared.is_turned:
         total = _restored(total, prepared, bound)
@@ -138,17 +191,15 @@ def _prepare(
     operands: Chunks,
     out: Any,
     bound: Bound,
-    axis: int,
-    exclusive: bool,
-    reverse: bool,
-    resets: Any,
+    way: _Way,
+    segmented: bool,
     number: int,
     method: str,
 ) -> Prepared:
-    first, final = operands[0], _is_final(bound)
-    op, arrays, made, order = _task(operands, out, bound, axis, resets is not None)
+    first, final, axis = operands[0], _is_final(bound), way.axis
+    op, arrays, made, order = _task(operands, out, bound, way, segmented)
     kept = tuple(a for a in order if a != axis)
-    plan = scan_plans.plan(op, arrays, exclusive, reverse, scan_launch.gpu(number), method)
+    plan = scan_plans.plan(op, arrays, way.exclusive, way.reverse, scan_launch.gpu(number), method)
     total = (*(first.shape[a] for a in kept), 1, op.state_bytes)
     back = [0] * (first.ndim + 1)
     for place, a in enumerate([*kept, axis, first.ndim]):
@@ -171,12 +222,12 @@ def _prepare(
 
 
 def _task(
-    operands: Chunks, out: Any, bound: Bound, axis: int, segmented: bool
+    operands: Chunks, out: Any, bound: Bound, way: _Way, segmented: bool
 ) -> tuple[scan_task.Operator, scan_task.Operands, scan_launch.Room, list[int]]:
     """What is planned for: the operator, the arrays, what is made for results, and the axes in the order of memory."""
     first, final = operands[0], _is_final(bound)
     op = _operator(bound, final, segmented, tuple(a.itemsize for a in operands))
-    order = _memory_order(first, axis)
+    order = _memory_order(first, way.axis)
     made = scan_launch.of_results(first, order, op.out_bytes, bound.result if final else None)
     if out is None:
         strides, phase = made.strides or scan_launch.c_strides(made.shape, op.out_bytes), made.lead % 16
@@ -184,9 +235,10 @@ def _task(
         strides, phase = out.strides, out.data.ptr % 16
     arrays = scan_task.Operands(
         tuple(first.shape[a] for a in order),
-        order.index(axis),
+        order.index(way.axis),
         tuple(tuple(s[a] for a in order) for s in (*(x.strides for x in operands), strides)),
         (*(x.data.ptr % 16 for x in operands), phase),
+        way.index_step,
     )
     return op, arrays, made, order
 
@@ -195,8 +247,9 @@ def features(
     chunks: Chunks, bound: Bound, axis: int, exclusive: bool, reverse: bool, gpu: scan_costs.Gpu
 ) -> list[scan_costs.Features]:
     """What the times of all plans of a scan depend on. By each kernel of those it can be asked for as a ``method``."""
-    op, arrays, *_ = _task(chunks, None, bound, axis, False)
-    plans = scan_plans.every(op, arrays, exclusive, reverse, gpu)
+    chunks, way, _ = _turned(chunks, _Way.of(axis, reverse, exclusive))
+    op, arrays, *_ = _task(chunks, None, bound, way, False)
+    plans = scan_plans.every(op, arrays, exclusive, way.reverse, gpu)
     return [scan_costs.features(plan, op, arrays) for plan in plans]
 
 

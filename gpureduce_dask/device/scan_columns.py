@@ -217,9 +217,8 @@ class _RowLayout:
     def words(self, rows: int) -> bytes:
         packs = self.pitch // 16
         inverse = -(-(1 << 16) // packs) if packs else 0
-        each, back = abs(self.column_step), max(0, -self.column_step)
         return struct.pack(
-            "14q",
+            "12q",
             *(
                 self.step,
                 self.pitch,
@@ -230,7 +229,7 @@ class _RowLayout:
                 self.joined,
                 self.share(rows),
             ),
-            *(packs, LANES // max(1, packs), inverse, each, self.size - each, back),
+            *(packs, LANES // max(1, packs), inverse, self.size - self.column_step),
         )
 
 
@@ -259,8 +258,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: 
     if not kept or kept[-1].size < 2 or any(n > 16 or n & (n - 1) for n in sizes):
         return None
     *planes, columns = kept
-    column_step = (columns.a, columns.b)[: len(op.itemsizes)]
-    if columns.c != op.out_bytes or any(abs(w) > SPARSEST * n for w, n in zip(column_step, op.itemsizes, strict=True)):
+    column_steps = zip((columns.a, columns.b), op.itemsizes, strict=False)
+    if columns.c != op.out_bytes or any(not 0 <= step <= SPARSEST * n for step, n in column_steps):
         return None
     steps = [s[arrays.axis] for s in arrays.strides]
     starts = [(length - 1) * s if reverse else 0 for s in steps]
@@ -384,12 +383,12 @@ def layout_of(
 ) -> _RowLayout:
     width, strips, lead = cut
     *others, column_step = (d.b if operand else d.a for d in kept)
-    nbytes = (width - 1) * abs(column_step) + size
+    nbytes = (width - 1) * column_step + size
     strip = width * column_step if strips > 1 else 0
     phase = (arrays.phases[operand] - lead * column_step) % 16  # of the strips behind the first
-    is_aligned = column_step >= 0 and not any(n % 16 for n in (phase, step, strip, *others))
+    is_aligned = not any(n % 16 for n in (phase, step, strip, *others))
     low, high = arrays.span(operand, size)
-    is_joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
+    is_joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= max(nbytes * 5 // 4, nbytes + SECTOR)
     pitch = -(-nbytes // 16) * 16 + (0 if is_aligned else 16)
     return _RowLayout(step, pitch, size, column_step, low - start, high - start, is_joined)
 

@@ -14,7 +14,7 @@ LANES, STATE_SLOTS = 32, WRITE_DELAY + 1
 FEWEST_STATES = 8  # that a tile publishes, so that those of neighbouring tiles lie apart
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
 PACK = 16  # bytes that are copied together
-LAYOUT_WORDS = 2 * 14  # of ``Strips``, used by strips of columns alone
+LAYOUT_WORDS = 2 * 12  # of ``Strips``, used by strips of columns alone
 
 
 @dataclass(frozen=True)

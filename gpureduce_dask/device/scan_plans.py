@@ -134,7 +134,7 @@ def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: 
     """Every kernel's plan, None of those that do not take such a scan."""
     limit, processors = gpu.shared_bytes, gpu.processors
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = None if reverse else op.with_counts()
+        counted = op.with_counts() if arrays.index_step > 0 else None
         if counted or not op.indexed:
             yield from _without_positions(counted or op, arrays, exclusive, reverse, gpu)
         yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
@@ -232,7 +232,7 @@ def _in_rows(
         lead=lead,
         steps=(steps[0], steps[1] if second else 0, steps[-1]),
         units=(units[0], units[1] if second else 0, 0 if contiguous[-1] else units[-1]),
-        step_index=-1 if reverse else 1,
+        step_index=arrays.index_step,
         option=op.option,
         walk=arrays.line_dims(),
     )
@@ -320,7 +320,7 @@ def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, la
         tiles=splits,
         steps=(steps[0], second, steps[-1]),
         flags=(steps[2] if len(steps) > 3 else 0, arrays.flags()),
-        step_index=-1 if reverse else 1,
+        step_index=arrays.index_step,
         option=op.option,
         walk=arrays.line_dims(),
     )

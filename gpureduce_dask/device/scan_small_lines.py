@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from .layout import Dim
 from .scan_task import ENTRY, Operands, Operator, Plan, Step, flag, is_contiguous, words
@@ -125,7 +125,7 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
         parts=columns.size,
         steps=(steps[0], second, steps[-1]),
         units=(columns.a, columns.b, columns.c),
-        step_index=-1 if reverse else 1,
+        step_index=arrays.index_step,
         option=op.option,
         walk=planes,
         by_lines=blocks,
@@ -180,17 +180,12 @@ def subwarp_lines(
 ) -> Plan | None:
     """For lines along the last axis; None where they are few, long, or their elements lie apart."""
     length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
-    steps = [s[-1] for s in arrays.strides]
-    backwards = steps[0] == -sizes[0]
     if not arrays.is_along_memory or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE:
         return None
-    if max(sizes) > 16 or any(n & (n - 1) for n in sizes) or steps[-1] != sizes[-1]:
+    if any(n > 16 or n & (n - 1) or s[-1] != n for n, s in zip(sizes, arrays.strides, strict=True)):
         return None
-    if any(step != (-n if backwards else n) for step, n in zip(steps[:-1], sizes[:-1], strict=True)):
-        return None
-    phases = [p + n if backwards else p for p, n in zip(arrays.phases[:-1], sizes[:-1], strict=True)]
-    pack = _pack(arrays, (*phases, arrays.phases[-1]), sizes, length)
-    together = not backwards and sizes[0] == sizes[-1] and _aligned_alike(arrays, 0, -1)
+    pack = _pack(arrays, sizes, length)
+    together = sizes[0] == sizes[-1] and _aligned_alike(arrays, 0, -1)
     if together and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
         return None  # one line after another, in tiles, by packs
     lanes, run = _subwarp(length // pack, pack, sizes)
@@ -202,7 +197,7 @@ def subwarp_lines(
     if not warps:
         return None
     tiles = -(-lines // subwarps)
-    flags = ", ".join(flag(x) for x in (exclusive, reverse != backwards, reverse))
+    flags = f"{flag(exclusive)}, {flag(reverse)}"
     name = f"scan_shares<SubwarpLineScan<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>>"
     step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
     second = pitches[1] if len(pitches) > 2 else 0
@@ -235,10 +230,10 @@ def _lane_run(packs: int, pack: int, size: int) -> int:
     return packs | 1 if nbytes >= 2 else packs + (4 - packs) % 8
 
 
-def _pack(arrays: Operands, phases: tuple[int, ...], sizes: tuple[int, ...], length: int) -> int:
+def _pack(arrays: Operands, sizes: tuple[int, ...], length: int) -> int:
     """Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them."""
     pack = 16 // max(sizes)
-    for n, phase, strides in zip(sizes, phases, arrays.strides, strict=True):
+    for n, phase, strides in zip(sizes, arrays.phases, arrays.strides, strict=True):
         offsets = [s for s, many in zip(strides[:-1], arrays.shape, strict=False) if many > 1]
         aligned = math.gcd(16, phase, length * n, *offsets)
         pack = min(pack, max(1, aligned // n))
@@ -281,20 +276,19 @@ class PlaneLayout:
     step: int
     row: int
     column: int
-    low: int
     phase: int  # bytes, at most, from a multiple of 16 to the lowest byte
 
     @property
     def pitch(self) -> int:
         """0 where planes are copied as they lie: nearly one after another, and not in the same banks."""
-        if 0 < abs(self.gap) <= 2 * self.nbytes and self.gap % (2 * PACK):
+        if 0 < self.gap <= 2 * self.nbytes and self.gap % (2 * PACK):
             return 0
         least = -(-(self.nbytes + self.phase) // PACK) * PACK
         return least + PACK if least % (2 * PACK) == 0 else least
 
     def copied(self, count: int) -> int:
         """Bytes of so many planes that are copied."""
-        return count * self.nbytes if self.pitch else (count - 1) * abs(self.gap) + self.nbytes
+        return count * self.nbytes if self.pitch else (count - 1) * self.gap + self.nbytes
 
     def share(self, count: int) -> int:
         """Bytes of shared memory for as many."""
@@ -302,9 +296,7 @@ class PlaneLayout:
 
     def words(self, share: int) -> bytes:
         """``share``: of shared memory, 0 where results take the place of elements."""
-        return struct.pack(
-            "9q", self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column, self.low
-        )
+        return struct.pack("8q", self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column)
 
 
 @dataclass(frozen=True)
@@ -326,8 +318,7 @@ class Planes:
     @property
     def in_place(self) -> bool:
         """True where results take the place of elements."""
-        one, other = (replace(layout, low=0) for layout in self.layouts)
-        return one == other and self.aligned_alike
+        return self.layouts[0] == self.layouts[1] and self.aligned_alike
 
 
 def small_lines(
@@ -338,7 +329,7 @@ def small_lines(
     if len(arrays.strides) != 2 or any(n > PACK or n & (n - 1) for n in sizes) or not is_contiguous(op, arrays, 1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
-    if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
+    if any(n % size or n < 0 for size, phase, strides in offsets for n in (phase, *strides)):
         return None
     length = arrays.shape[arrays.axis]
     if length * max(sizes) > LONGEST_PLANE_LINE:
@@ -384,21 +375,18 @@ def _planes(arrays: Operands, sizes: Sequence[int], reverse: bool) -> Iterator[P
         for k, size in enumerate(sizes):
             steps = [dim.c if k else dim.a for dim in inner]
             ends = [(dim.size - 1) * step for dim, step in zip(inner, steps, strict=True)]
-            low, high = sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + size
-            axis, end = steps[place - begin], ends[place - begin] if reverse else 0
-            owned, _ = arrays.span(k, size)
+            axis, back = steps[place - begin], ends[place - begin] if reverse else 0
             offsets = [dim.c if k else dim.a for dim in outer]
             aligned = all(n % PACK == 0 for n in offsets)
             layouts.append(
                 PlaneLayout(
                     run.c if k else run.a,
-                    high - low,
-                    end - low,
+                    sum(ends) + size,
+                    back,
                     -axis if reverse else axis,
                     rows.c if k else rows.a,
                     columns.c if k else columns.a,
-                    owned - end,
-                    (arrays.phases[k] + low) % PACK if aligned else PACK - size,
+                    arrays.phases[k] if aligned else PACK - size,
                 )
             )
         if max(layout.nbytes for layout in layouts) <= LARGEST_PLANE:

@@ -62,6 +62,7 @@ class Operands:
     axis: int
     strides: tuple[tuple[int, ...], ...]  # of the inputs, then of the results
     phases: tuple[int, ...]  # addresses modulo 16, in the same order
+    index_step: int = 1  # from one element's position to that of the next that is scanned
 
     @property
     def is_along_memory(self) -> bool:

@@ -42,14 +42,10 @@ struct RowLayout {
     u64 share;        // bytes of shared memory for a warp's rows
     u64 packs, hop;   // of 16 bytes, of a row in shared memory; whole rows that 32 of them fill
     u64 inverse;      // of packs, times 2^16, rounded up
-    i64 each, more;   // bytes of a row: so many a column, and these
-    i64 back;         // `each` where columns come from the highest to the lowest
+    i64 more;         // bytes of an element less those to the next column
 
-    // Of columns `from` to below `end`, bytes from the first one of all to that which lies lowest.
-    GR_HD i64 lowest(u64 from, u64 end) const { return (i64)(column_step < 0 ? end - 1 : from) * column_step; }
-    // Of so many columns the bytes of a row, and where in it a column is.
-    GR_HD u32 bytes(u32 columns) const { return columns * (u32)each + (u32)more; }
-    GR_HD u32 byte(u32 column, u32 columns) const { return (columns - 1) * (u32)back + column * (u32)column_step; }
+    // Bytes that so many columns of a row span.
+    GR_HD u32 bytes(u32 columns) const { return columns * (u32)column_step + (u32)more; }
 };
 
 // A scan of lines that lie side by side, by strips of columns. A strip's line of tiles is a chain.
@@ -85,7 +81,6 @@ struct PlaneLayout {
     i64 share;        // bytes of shared memory for the planes of a share; 0: results take the place of elements
     i64 step;         // bytes from one element of a line to the next, in the order of the scan
     i64 row, column;  // bytes from one line to the next
-    i64 low;          // the lowest byte that the operand owns, relative to its first element
 };
 
 // A scan of short lines, of which whole planes are copied into shared memory.

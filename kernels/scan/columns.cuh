@@ -130,9 +130,9 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         const Offset at = task.plane.at(plane);
         const u64 row = link * Warps * most, rows = task.length - row;
         return {tile, link, chain, plane * task.columns + from,
-                task.a + at.a + task.layout_a.lowest(from, end) + (i64)row * task.layout_a.step,
+                task.a + at.a + (i64)from * task.layout_a.column_step + (i64)row * task.layout_a.step,
                 overlaps ? (const u8*)((end == task.columns ? end - from : next) | (u64)(from == 0) << 32)
-                         : task.b + at.b + task.layout_b.lowest(from, end) + (i64)row * task.layout_b.step,
+                         : task.b + at.b + (i64)from * task.layout_b.column_step + (i64)row * task.layout_b.step,
                 (u8*)task.out + at.c + (i64)(from * sizeof(Out)) + (i64)row * task.step_out, (u32)(end - from),
                 rows < Warps * most ? (u32)rows : Warps * most};
     }
@@ -244,12 +244,10 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         if (column >= location.columns || row_group >= task.row_groups || first >= rows) return;
         const u32 left = rows - first, count = left < task.rows ? left : (u32)task.rows;
         const i32 behind = (i32)(location.columns - column - 1) / ColumnStride, more = behind < V - 1 ? behind : V - 1;
-        const ColumnCursor a = staging_a(location, rows, stage)
-                                   .cursor(task.layout_a, first, task.layout_a.byte(column, location.columns), ColumnStride, more);
+        const ColumnCursor a = staging_a(location, rows, stage).cursor(task.layout_a, first, column, ColumnStride, more);
         ColumnCursor b = {0, 0, 0, 0, 0, 0};
         if constexpr (Reader<In>::size_b > 0)
-            b = staging_b(location, rows, stage).cursor(task.layout_b, first, task.layout_b.byte(column, location.columns),
-                                                        ColumnStride, more);
+            b = staging_b(location, rows, stage).cursor(task.layout_b, first, column, ColumnStride, more);
         if (a.phase_step | b.phase_step) walk<true>(a, b, (i32)count, visit);
         else walk<false>(a, b, (i32)count, visit);
     }

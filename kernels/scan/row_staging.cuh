@@ -33,9 +33,10 @@ struct RowStaging {
     // The lowest byte of all rows in memory.
     GR_HD const u8* lowest(const RowLayout& layout) const { return layout.step < 0 ? from + reach(layout) : from; }
 
-    // The cursor from row `first` on, at a byte of it. Where all rows have one phase, it is part of the position.
-    GR_HD ColumnCursor cursor(const RowLayout& layout, u32 first, u32 byte, i32 columns, i32 more) const {
+    // The cursor from a column of row `first` on. Where all rows have one phase, it is part of the position.
+    GR_HD ColumnCursor cursor(const RowLayout& layout, u32 first, u32 column, i32 columns, i32 more) const {
         const i32 step = (i32)layout.step, column_stride = columns * (i32)layout.column_step;  // 32 bits are enough here
+        const u32 byte = column * (u32)layout.column_step;
         if (layout.joined) {
             const i32 up = step < 0 ? (i32)(rows - 1) * -step : 0;  // bytes from the lowest row to the first
             const u32 phase = ((u32)(u64)from - (u32)up) & 15;

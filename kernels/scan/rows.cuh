@@ -55,7 +55,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     struct SharedScratch {
         State total[STATE_SLOTS][Warps];  // by rounds: of each warp's share
         Value prefix[STATE_SLOTS][Warps];
-        // What `realign` has to know of a share that was fetched; after its folding, whether no element was left out.
+        // Bytes by which a share that was fetched is shifted; after its folding, whether no element was left out.
         u32 misaligned[STAGES][Strided || skips ? Warps : 1];
         TileRing<TileLocation> ring;
     };
@@ -94,7 +94,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                                                                                       start);
             if constexpr (Share::size_b > 0)
                 misaligned |=
-                    fetch_units<true, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start) << 8;
+                    fetch_units<true, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start) * 16;
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
@@ -105,8 +105,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     }
     GR_HD void realign(u32 stage) const {
         if constexpr (Strided && !reads_misaligned) {
-            const u32 misaligned = scratch().misaligned[stage][warp], second = misaligned >> 8;
-            if (misaligned % 256) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), misaligned % 256);
+            const u32 misaligned = scratch().misaligned[stage][warp], first = misaligned % 16, second = misaligned / 16;
+            if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);
             if constexpr (Share::size_b > 0)
                 if (second) ContiguousSpan<true, Share::elements, Share::size_b>::realign(share_b(stage), second);
         }
@@ -133,27 +133,25 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     }
     // The line of a lane from the owner on.
     static GR_HD u64 head_line(const Cursor& at, const Head& head) { return at.line + (head.lane == head.owner && !at.is_head); }
-    // How a share lies, one of 2 V numbers.
-    GR_HD u32 misalignment(u32 stage) const {
-        return reads_misaligned ? misalignment_of<V>(scratch().misaligned[stage][warp], Share::size_a) : 0;
-    }
+    // Elements by which a share is shifted.
+    GR_HD u32 misalignment(u32 stage) const { return reads_misaligned ? scratch().misaligned[stage][warp] / Share::size_a : 0; }
     template <int Misalignment> GR_HD Value fold_even(u32 misalignment, const Lane& run, i64 index) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < 2 * V)
+        if constexpr (reads_misaligned && Misalignment + 1 < V)
             if (misalignment != Misalignment) return fold_even<Misalignment + 1>(misalignment, run, index);
         return run.template fold_even<Misalignment>(index);
     }
     template <int Misalignment> GR_HD void write_even(u32 misalignment, const Lane& run, Value value, i64 index) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < 2 * V)
+        if constexpr (reads_misaligned && Misalignment + 1 < V)
             if (misalignment != Misalignment) return write_even<Misalignment + 1>(misalignment, run, value, index);
         run.template write_even<Misalignment>(value, index);
     }
     template <int Misalignment> GR_HD bool fold_finite(u32 misalignment, const Lane& run, Value& value) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < 2 * V)
+        if constexpr (reads_misaligned && Misalignment + 1 < V)
             if (misalignment != Misalignment) return fold_finite<Misalignment + 1>(misalignment, run, value);
         return run.template fold_finite<Misalignment>(value);
     }
     template <int Misalignment> GR_HD void write_finite(u32 misalignment, const Lane& run, Value value) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < 2 * V)
+        if constexpr (reads_misaligned && Misalignment + 1 < V)
             if (misalignment != Misalignment) return write_finite<Misalignment + 1>(misalignment, run, value);
         run.template write_finite<Misalignment>(value);
     }

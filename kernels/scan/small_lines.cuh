@@ -298,8 +298,7 @@ struct StagedPlanes {
     const i32 begin, hop;  // in shared memory: the first plane's first element, and from one plane to the next
     GR_HD StagedPlanes(const PlaneLayout& planes, const u8* first, u32 many)
         : layout(planes), count(many),
-          low(first - planes.back + (planes.pitch == 0 && planes.gap < 0 ? (i64)(many - 1) * planes.gap : 0)),
-          begin((i32)(first - low) + (i32)lead()), hop((i32)(planes.pitch ? planes.pitch : planes.gap)) {}
+          low(first - planes.back), begin((i32)planes.back + (i32)lead()), hop((i32)(planes.pitch ? planes.pitch : planes.gap)) {}
     GR_HD u32 lead() const { return (u32)(u64)low % 16; }
     // Where planes are copied each by itself, each has an alignment of its own: bytes that one lies behind `begin` and its hops.
     GR_HD i32 shift(u32 plane) const {
@@ -311,7 +310,7 @@ struct StagedPlanes {
     template <class Whole, class Part> GR_HD void each(Whole whole, Part part) const {
         const u32 lane = threadIdx.x % 32;
         if (layout.pitch == 0) {
-            const u32 gap = (u32)(layout.gap < 0 ? -layout.gap : layout.gap), end = lead() + (u32)layout.bytes + (count - 1) * gap;
+            const u32 end = lead() + (u32)layout.bytes + (count - 1) * (u32)layout.gap;
             const u32 last = end / 16 * 16;
             const u8* const from = low - lead();
 #pragma unroll 4
@@ -404,7 +403,7 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
     GR_HD void fetch(u64 share, u32 stage) const {
         const Location location = location_of(share);
         u8* const to = share_in(stage);
-        const u8* const lowest = task.a + task.in.low;
+        const u8* const lowest = task.a - task.in.back;
         StagedPlanes(task.in, location.a, location.count)
             .each([&](u32 place, const u8* pack) { copy_async(to + place, pack); },
                   [&](u32 place, const u8* pack, u32 begin, u32 end) {

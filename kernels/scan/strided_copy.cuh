@@ -6,14 +6,6 @@
 #include "../core/scan_task.cuh"
 #include "warp_share.cuh"
 
-// The elements of a pack of 16 bytes in reverse order.
-template <int Size> GR_HD uint4 flipped(uint4 pack) {
-    if (Size == 16) return pack;
-    if (Size == 8) return make_uint4(pack.z, pack.w, pack.x, pack.y);
-    const u32 order = Size == 4 ? 0x3210 : Size == 2 ? 0x1032 : 0x0123;
-    return make_uint4(__byte_perm(pack.w, 0, order), __byte_perm(pack.z, 0, order), __byte_perm(pack.y, 0, order),
-                      __byte_perm(pack.x, 0, order));
-}
 // The 16 bytes from byte `by` on of two packs one after another, a funnel shift by whole elements.
 template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
     const u32 all[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
@@ -27,55 +19,43 @@ template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
     return make_uint4(out[0], out[1], out[2], out[3]);
 }
 
-const u32 BACKWARDS = 16;
-
-// A share whose elements of an operand lie one after another in memory, forwards or backwards, at whatever alignment. Aligned packs
-// of memory are copied to shared memory in the order of positions; the first and the last, of which the share has a part each,
-// to one place. Once all are there, they are shifted to the alignment of shared memory, or read as they lie.
+// A share whose elements of an operand lie one after another in memory, at whatever alignment. Aligned packs of memory are copied to
+// shared memory; the first and the last, of which the share has a part each, to one place. Once all are there, they are shifted to
+// the alignment of shared memory, or read as they lie.
 template <bool Second, int Elements, int Size> struct ContiguousSpan {
     static const int packs = Elements * Size / 16, each = 16 / Size;
-    bool exists, backwards;
-    u32 phase;       // bytes of the first pack, in the order of positions, that lie before the share
+    bool exists;
+    u32 phase;       // bytes of the first pack that lie before the share
     const u8* base;  // where the first pack lies
 
     // `from` is the operand's first element.
     template <class Start> GR_HD ContiguousSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
-        const i64 step = Second ? task.step_b : task.step_a;
-        if (step != Size && step != -Size) return;
-        if (task.length < Elements || !start.whole) return;
+        if ((Second ? task.step_b : task.step_a) != Size || task.length < Elements || !start.whole) return;
         // No line begins or ends in the share, whichever the order.
         if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
         exists = true;
-        backwards = step < 0;
-        const u8* element = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step + (backwards ? Size : 0);
+        const u8* element = from + (Second ? start.here.b : start.here.a) + start.in_line * Size;
         phase = (u32)((u64)element % 16);
         base = element - phase;
-        if (backwards) {
-            base -= phase ? 0 : 16;
-            phase = (16 - phase) % 16;
-        }
     }
     // All lanes of a warp call.
     GR_HD void fetch(u8* to) const {
         const int lane = threadIdx.x % 32;
-        const i64 ahead = backwards ? -16 : 16;
-        const u8* from = base + lane * ahead;
+        const u8* from = base + lane * 16;
 #pragma unroll
         for (int k = 0; k < (packs + 31) / 32; k++) {
             const int pack = k * 32 + lane;
             if ((packs % 32 == 0 || pack < packs) && (pack > 0 || phase == 0)) copy_async(to + pack * 16, from);
-            from += 32 * ahead;
+            from += 32 * 16;
         }
         if (phase == 0 || lane >= each) return;
         const u32 byte = lane * Size;  // in a pack: elements of the first, and of the one behind the last
-        const u8* source = base + byte + ((backwards ? byte < 16 - phase : byte >= phase) ? 0 : packs * ahead);
+        const u8* source = base + byte + (byte >= phase ? 0 : packs * 16);
         if constexpr (Size >= 4) copy_async<Size>(to + byte, source);
         else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
     }
     // All lanes of a warp call, once the copies have arrived. Shifts the share to the alignment of shared memory.
-    static GR_HD void realign(u8* share, u32 misaligned) {
-        const u32 phase = misaligned % 16;
-        const bool backwards = misaligned & BACKWARDS;
+    static GR_HD void realign(u8* share, u32 phase) {
         uint4* const at = (uint4*)share;
         const int lane = threadIdx.x % 32;
         const uint4 first = at[0];
@@ -88,7 +68,6 @@ template <bool Second, int Elements, int Size> struct ContiguousSpan {
                 const int pack = (round + i) * 32 + lane;
                 one[i] = at[pack < packs ? pack : 0];
                 two[i] = pack + 1 < packs ? at[pack + 1] : first;
-                if (backwards) one[i] = flipped<Size>(one[i]), two[i] = flipped<Size>(two[i]);
             }
             __syncwarp();
 #pragma unroll
@@ -110,29 +89,26 @@ template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
     return __byte_perm(low, high, 0x5410);
 }
 
-// A share of every second or third element of a line, forwards or backwards: of packs of memory those elements are picked that
-// are the operand's. Of wider elements than two bytes asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one
+// A share of every second or third element of a line: of packs of memory those elements are picked that are the operand's. Of wider elements than two bytes asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one
 // and so: maxima of every other bool 181 us and 101, of every third uint8 186 and 117, of every other int16 98 and 86, sums of
 // every other float32 71 and 81.
 template <bool Second, int Elements, int Size> struct SteppedSpan {
-    static const int packs = Elements * Size / 16, V = 16 / Size;
-    bool exists, backwards;
+    static const int packs = Elements * Size / 16;
+    bool exists;
     u32 apart, offset;  // elements from one to the next; the first one's bytes in its pack
     const u8* base;     // where the first pack's memory begins
 
     // `from` is the operand's first element.
     template <class Start> GR_HD SteppedSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
         const i64 step = Second ? task.step_b : task.step_a;
-        backwards = step < 0;
-        apart = step == 2 * Size || step == -2 * Size ? 2 : 3;
-        if (Size > 2 || (apart == 3 && step != 3 * Size && step != -3 * Size)) return;
+        apart = step == 2 * Size ? 2 : 3;
+        if (Size > 2 || step != (i64)apart * Size) return;
         if (task.length < Elements || !start.whole) return;
         // Elements come before and behind the share's, so that all of its packs are the operand's.
         if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
-        const u8* lowest = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step;
-        if (backwards) lowest += (V - 1) * step;
-        offset = (u32)((u64)lowest % 16);
-        base = lowest - offset;
+        const u8* element = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step;
+        offset = (u32)((u64)element % 16);
+        base = element - offset;
         exists = offset < apart * Size;
     }
     // All lanes of a warp call.
@@ -146,10 +122,9 @@ template <bool Second, int Elements, int Size> struct SteppedSpan {
         if constexpr (Offset + Size < Apart * Size)
             if (offset != Offset) return fetch_picked<Apart, Offset + Size>(to);
         const int lane = threadIdx.x % 32;
-        const i64 ahead = backwards ? -16 * Apart : 16 * Apart;
-        const u8* from = base + lane * ahead;
+        const u8* from = base + lane * 16 * Apart;
 #pragma unroll 2
-        for (int pack = lane; pack < packs; pack += 32, from += 32 * ahead) {
+        for (int pack = lane; pack < packs; pack += 32, from += 32 * 16 * Apart) {
             u32 words[4 * Apart];
 #pragma unroll
             for (int i = 0; i < Apart; i++) {
@@ -162,28 +137,17 @@ template <bool Second, int Elements, int Size> struct SteppedSpan {
             u32 out[4];
 #pragma unroll
             for (int i = 0; i < 4; i++) out[i] = picked<Size, Apart, Offset>(words + i * Apart);
-            const uint4 all = make_uint4(out[0], out[1], out[2], out[3]);
-            *(uint4*)(to + pack * 16) = backwards ? flipped<Size>(all) : all;
+            *(uint4*)(to + pack * 16) = make_uint4(out[0], out[1], out[2], out[3]);
         }
     }
 };
 
-// How a share of packs of V lies in shared memory, as a number: 0 aligned, up to V - 1 shifted by so many elements, from V on the
-// same in reverse order.
-template <int V>
-GR_HD u32 misalignment_of(u32 misaligned, int size) { return misaligned % 16 / size + (misaligned & BACKWARDS ? V : 0); }
-
-// A lane's run of misaligned packs of T, read one after another in the order of a scan. `first` is the run's first pack, `last` the
-// one behind the run.
+// A lane's run of packs of T that are shifted by so many elements, read one after another in the order of a scan. `first` is the
+// run's first pack, `last` the one behind the run.
 template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
-    static const bool backwards = Misalignment >= V;
-    static const int shift = Misalignment % V;
     uint4 pending;  // the pack of which the next result takes a part: the one before, or with Reverse the one after
     uint4 behind;
-    static GR_HD uint4 at(const u8* from) {
-        const uint4 pack = *(const uint4*)from;
-        return backwards ? flipped<sizeof(T)>(pack) : pack;
-    }
+    static GR_HD uint4 at(const u8* from) { return *(const uint4*)from; }
     GR_HD MisalignedRun(const u8* first, const u8* last) : pending(at(first)), behind(at(last)) {
         if (Reverse) pending = behind;
     }
@@ -192,11 +156,11 @@ template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
         Shared<T, V> both;
         if (Reverse) {
             const uint4 pack = at(from);
-            both.word = shifted<sizeof(T)>(pack, pending, shift * sizeof(T));
+            both.word = shifted<sizeof(T)>(pack, pending, Misalignment * sizeof(T));
             pending = pack;
         } else {
             const uint4 pack = is_last ? behind : at(from + 16);
-            both.word = shifted<sizeof(T)>(pending, pack, shift * sizeof(T));
+            both.word = shifted<sizeof(T)>(pending, pack, Misalignment * sizeof(T));
             pending = pack;
         }
         return both.pack;
@@ -364,8 +328,8 @@ template <int Unit, class Units, class Cursor> GR_HD void fetch_each(const Units
     }
 }
 
-// All lanes of a warp call. Copies a share's elements of an operand, the second or the first, into shared memory. Returns what
-// `realign` has to know, or 0 where the share is aligned.
+// All lanes of a warp call. Copies a share's elements of an operand, the second or the first, into shared memory. Returns by how
+// many bytes they are shifted there.
 template <bool Second, int Elements, int Size, int Unit = 16>
 GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
     if constexpr (Unit == 16) {
@@ -373,7 +337,7 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
             const ContiguousSpan<Second, Elements, Size> span(task, from, start);
             if (span.exists) {
                 span.fetch(to);
-                return span.phase | (span.backwards ? BACKWARDS : 0);
+                return span.phase;
             }
             const SteppedSpan<Second, Elements, Size> stepped(task, from, start);
             if (stepped.exists) {

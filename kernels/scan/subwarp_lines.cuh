@@ -48,9 +48,8 @@ template <int Size, int Lanes> struct StagedLine {
     }
 };
 
-// Lines begin at multiples of V elements, and have as many. Backwards: elements are taken from the end of lines in memory on;
-// Reverse: results are written so.
-template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Backwards, bool Reverse>
+// Lines begin at multiples of V elements, and have as many. Reverse: they are scanned from their ends in memory on.
+template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Reverse>
 struct SubwarpLineScan : ShareWork<Warps> {
     typedef typename Op::In In;
     typedef typename Op::State State;
@@ -91,8 +90,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
     };
     GR_HD Line find(u64 line) const {
         const Offset at = task.line.at(line);
-        const i64 back = Backwards != Reverse ? -(i64)(length - 1) : 0;
-        return {task.a + at.a + back * size_a, task.b + at.b + back * size_b, (u8*)task.out + at.c};
+        return {task.a + at.a, task.b + at.b, (u8*)task.out + at.c};
     }
 
     GR_HD void fetch(u64 share, u32 stage) const {
@@ -109,13 +107,13 @@ struct SubwarpLineScan : ShareWork<Warps> {
 
     // Count elements from `at` on, in the order of the scan.
     template <int Count> GR_HD Pack<In, Count> take(const u8* a, const u8* b, u32 at) const {
-        const u32 first = Backwards ? length - Count - at : at;
+        const u32 first = Reverse ? length - Count - at : at;
         Pack<In, Count> from;
 #pragma unroll
         for (int i = 0; i < Count / V; i++) {
             const Pack<In, V> pack = PackReader<In, V>::of(a, b, (int)(first + i * V));
 #pragma unroll
-            for (int j = 0; j < V; j++) from.at[Backwards ? Count - 1 - i * V - j : i * V + j] = pack.at[j];
+            for (int j = 0; j < V; j++) from.at[Reverse ? Count - 1 - i * V - j : i * V + j] = pack.at[j];
         }
         return from;
     }
@@ -165,7 +163,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
     }
     // All lanes of a sub-warp call. A line without carries.
     GR_HD void walk_whole_lines(u64 line, u32 end, const u8* a, const u8* b, u8* out) const {
-        WholeLine by(end > 0 ? ((const In*)a)[Backwards ? length - 1 : 0] : In());
+        WholeLine by(end > 0 ? ((const In*)a)[Reverse ? length - 1 : 0] : In());
         u32 k = begin;
 #pragma unroll 2
         for (; k + N <= end; k += N) {

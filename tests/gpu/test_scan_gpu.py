@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 import pytest
+from plan_chunks import NotThere
 
 from gpureduce_dask.device.scan_costs import Gpu
 from gpureduce_dask.device.scan_task import METHODS
@@ -480,22 +480,17 @@ FAMILIES = {
 def as_planned(family: Family) -> Any:
     """What an H200 prepares, without one: of arrays that are not there."""
     from gpureduce_dask.device import scan as gpu
-    from gpureduce_dask.device import scan_launch
 
-    def operand(dtype: str) -> SimpleNamespace:
-        size = np.dtype(dtype).itemsize
-        x = np.lib.stride_tricks.as_strided(np.empty(1, dtype), family.shape, scan_launch.c_strides(family.shape, size))
-        begin, x = x.ctypes.data, view_of(x, family.view)
-        data = SimpleNamespace(ptr=x.ctypes.data - begin)
-        return SimpleNamespace(shape=x.shape, strides=x.strides, ndim=x.ndim, itemsize=size, data=data)
-
-    operands = tuple(map(operand, (family.dtype, *(("bool",) if family.segmented else ()))))
-    options = (False, family.reverse, True if family.segmented else None, 0, family.method)
+    operands = tuple(
+        NotThere.of(family.shape, dtype, lambda x: view_of(x, family.view))
+        for dtype in (family.dtype, *(("bool",) if family.segmented else ()))
+    )
+    operands, way, _ = gpu._turned(operands, gpu._Way.of(family.axis, family.reverse, False))
     with (
         mock.patch.object(gpu.scan_launch, "gpu", return_value=H200),
         mock.patch.object(gpu.scan_launch, "load", return_value=((), ())),
     ):
-        return gpu._prepare(operands, None, family.bound(), family.axis, *options)
+        return gpu._prepare(operands, None, family.bound(), way, family.segmented, 0, family.method)
 
 
 def launches(plan: Any, family: Family) -> bool:

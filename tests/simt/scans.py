@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from unittest import mock
 
 import numpy as np
@@ -91,6 +91,22 @@ class Call:
     totals: bool = True
     processors: int = PROCESSORS
     begin: int = 0  # the position of the first element
+    descends: bool | None = None  # positions do, as elements are scanned: as they are scanned in reverse, if not said
+
+    def lying(self) -> tuple[Call, tuple[slice, ...]]:
+        """The same of chunks as they lie in memory, and what turns them."""
+        way = device_scan._Way.of(self.axis, self.reverse, self.exclusive)
+        chunks, way, turn = device_scan._turned(self.chunks, way)
+        if not turn:
+            return self, (slice(None),) * chunks[0].ndim
+        carry = None if self.carry is None else self.carry[turn]
+        resets = None if self.resets is None else np.broadcast_to(self.resets, chunks[0].shape)[turn]
+        way_of = {"reverse": way.reverse, "descends": way.index_step < 0}
+        return replace(self, chunks=chunks, carry=carry, resets=resets, **way_of), turn
+
+    @property
+    def index_step(self) -> int:
+        return -1 if (self.reverse if self.descends is None else self.descends) else 1
 
     def operands(self) -> list[np.ndarray]:
         if self.resets is None:
@@ -114,6 +130,7 @@ class Call:
             order.index(self.axis),
             tuple(tuple(x.strides[a] for a in order) for x in arrays),
             tuple(x.ctypes.data % 16 for x in arrays),
+            self.index_step,
         )
         with (
             mock.patch.multiple(
@@ -173,7 +190,7 @@ class Call:
         return Place(offsets, tuple(n + o for n, o in zip(shape, offsets, strict=True)))
 
     def kernels(self) -> list[str]:
-        return [step.kernel for step in self.plan()[0].steps]
+        return [step.kernel for step in self.lying()[0].plan()[0].steps]
 
 
 def unit(calls: Sequence[Call], text: str | None = None) -> Unit:
@@ -184,6 +201,7 @@ def unit(calls: Sequence[Call], text: str | None = None) -> Unit:
 
 def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     """Results, and the total of each line as a partial."""
+    call, turn = call.lying()
     plan, arrays, order = call.plan()
     op, shape = call.operator(), call.chunks[0].shape
     kept = [a for a in order if a != call.axis]
@@ -207,7 +225,7 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
             states,
             states + plan.scratch_bytes - 16,
         ),
-        *(first[2] if len(first) > 3 else 0, call.begin + (shape[call.axis] - 1 if call.reverse else 0)),
+        *(first[2] if len(first) > 3 else 0, call.begin + (shape[call.axis] - 1 if call.index_step < 0 else 0)),
     )
     for step in plan.steps:
         kernels.launch(
@@ -215,7 +233,7 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
         )
     states = np.ascontiguousarray(total[:, : call.bound.state.itemsize]).view(call.bound.state)
     back = np.argsort([*kept, call.axis])
-    return arrays[-1], states.reshape(*ends, 1).transpose(back)
+    return arrays[-1][turn], states.reshape(*ends, 1).transpose(back)[turn]
 
 
 def check(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> None:
