@@ -40,9 +40,11 @@ SHAPES = (
     (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+, \w+>$)"), ", 10, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
     (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
+    # of large states
+    (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[46], (?=1, 1, )"), r"\1, 8, "),
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
 IN_WARPS = ("RowScan", "StripScan", "SmallLineScan", "LaneLineScan", "SubwarpLineScan")

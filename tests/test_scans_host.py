@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from strategies import BFLOAT16, CASES, LAYOUTS, SINGLE, case_id, lay, layouts_of, takes, values
 from tiers import in_turn, one_in
 
-from gpureduce_dask import Monoid
+from gpureduce_dask import Monoid, errors
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.host import reduce as host
 from gpureduce_dask.host import scan as host_scan
 from gpureduce_dask.operators import native
-from gpureduce_dask.operators.table import get
+from gpureduce_dask.operators.table import OPERATORS, get
 from gpureduce_dask.operators.totals import two_sum
 
 RNG = np.random.default_rng(2)
@@ -425,3 +425,76 @@ def test_short_lines_need_no_temporary_but_their_partials(axis, shape):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < total.nbytes + (3 << 20) < total.nbytes + x.nbytes
+
+
+RUNNING = [name for name, row in OPERATORS.items() if row.running is not None]
+SHAPES = {
+    "lines": ((9, 1100), 1),
+    "columns": ((800, 12), 0),
+    "many columns": ((40, 700), 0),
+    "planes": ((5, 300, 3), 1),
+    "one line": ((6000,), 0),
+    "apart": ((7, 900, 2), 1),
+}
+
+
+def spread_out(shape, dtype, seed):
+    """Numbers with equal ones among them; floats with NaN, zeros of both signs and, some of them, an infinity."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 50, shape).astype(dtype)
+    if x.dtype.kind == "f":
+        x = np.asarray(x * 0.37 - 5, dtype)
+        x[rng.random(shape) < 0.02] = np.nan
+        x[rng.random(shape) < 0.02] = -0.0
+        if seed % 2:
+            x[rng.random(shape) < 2 / x.size] = np.inf
+    return x
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "f2", "i8", "i4", "u8", "u1", "?", "c16"])
+def test_running_states_are_those_of_states_combined(name, dtype):
+    """As monoids make them, and element by element."""
+    row = get(name)
+    try:
+        bound = row.bind(dtype)
+    except errors.DtypeError:
+        pytest.skip("has no meaning")
+    plain = replace(row, running=None).bind(dtype)
+    for seed, (shape, axis) in enumerate(SHAPES.values()):
+        x = spread_out(shape, dtype, seed)
+        ahead = spread_out(tuple(3 if a == axis else n for a, n in enumerate(shape)), dtype, 7)
+        if len(shape) == 3 and seed == 5:
+            x, ahead = np.asfortranarray(x), np.asfortranarray(ahead)
+        if "arg" in name:  # every line begins with a number
+            x[(slice(None),) * axis + ([0, -1],)] = 7
+        for options in ({}, {"reverse": True}, {"carried": True}, {"carried": True, "exclusive": True}):
+            carried = options.pop("carried", False)
+            if carried:
+                options["carry"] = host.reduce((ahead,), bound, (axis,))
+                if "arg" in name and np.any(options["carry"]["index"] < 0):
+                    continue
+            got, total = host_scan.scan((x,), bound, axis, **options)
+            wanted, behind = host_scan.scan((x,), plain, axis, **options)
+            if got.dtype.kind in "iub" or name in ("first", "ptp"):
+                np.testing.assert_array_equal(got, wanted)
+            else:
+                digits = {2: 2e-3, 4: 3e-7, 8: 1e-12}[got.real.itemsize]
+                np.testing.assert_allclose(got, wanted, rtol=digits, atol=digits)
+            ends = [host.finalise(each, bound) for each in (total, behind)]
+            np.testing.assert_allclose(*ends, rtol=1e-3 if dtype == "f2" else 1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(20_000,), (5000, 6)])
+def test_running_variances_keep_their_digits(shape):
+    """Far from zero, and behind few elements that lie close together far away from all others."""
+    rng = np.random.default_rng(0)
+    x = 1e9 + rng.normal(size=shape)
+    x[:3] = -1e5 + 1e-3 * rng.normal(size=(3, *shape[1:]))
+    got, _ = host_scan.scan((x,), get("var").bind("f8"), 0)
+    for n in (2, 3, 4, 100, shape[0]):
+        exact = [Fraction(each) for each in x[:n].reshape(n, -1)[:, 0]]
+        mean = sum(exact) / n
+        wanted = float(sum((each - mean) ** 2 for each in exact) / n)
+        assert got.reshape(len(got), -1)[n - 1, 0] == pytest.approx(wanted, rel=1e-13)

@@ -147,7 +147,7 @@ class _Lines:
             state = _sweep_pieces(blocks, starts, state, out, bound, exclusive)
         else:
             index = walk.positions(run, self.start).all()[None, :, None]
-            state = _combine(blocks, index, flags, state, out, bound, exclusive)
+            state = _by_states(blocks, index, flags, state, out, bound, exclusive)
         if self.layout.direct:
             return state
         np.copyto(target, out.reshape(target.shape), casting="unsafe")
@@ -192,16 +192,11 @@ def _sweep_pieces(
     return state
 
 
-def _combine(
+def _by_states(
     blocks: list[Array], index: Array, flags: Array | None, state: State, out: Array, bound: Bound, exclusive: bool
 ) -> State:
-    """One block by what every monoid has: lifted, combined with the states before it, and finalised."""
-    lifted = as_fields(bound.monoid.lift(*blocks, index), bound, out.shape)
-    running = tuple(np.array(f) for f in lifted)
-    same = None if flags is None else ~flags
-    before, first = (tuple(f[:, None] for f in state), tuple(f[:, :1] for f in running))
-    _join(first, before, None if same is None else same[:, :1], bound)
-    _prefix(running, same, bound)
+    """One block by the states of all its elements, finalised."""
+    running, behind = _running(blocks, index, flags, state, out.shape, bound)
     if not exclusive:
         out[...] = results_of(running, bound)
     else:
@@ -210,7 +205,24 @@ def _combine(
         if flags is not None:
             nothing = tuple(np.full((1, 1), v, d) for v, (_, d) in zip(bound.identity, bound.fields, strict=True))
             np.copyto(out, results_of(nothing, bound)[0, 0], where=flags)
-    return tuple(f[:, -1].copy() for f in running)
+    return behind
+
+
+def _running(
+    blocks: list[Array], index: Array, flags: Array | None, state: State, shape: tuple[int, ...], bound: Bound
+) -> tuple[State, State]:
+    """The states of all elements with those before them, and behind the block: as the monoid makes them, or else lifted
+    and combined."""
+    found = bound.monoid.running(*blocks, index[0, :, 0], state) if bound.monoid.running and flags is None else None
+    if found is not None:
+        return as_fields(found[0], bound, shape), as_fields(found[1], bound, state[0].shape)
+    lifted = as_fields(bound.monoid.lift(*blocks, index), bound, shape)
+    running = tuple(np.array(f) for f in lifted)
+    same = None if flags is None else ~flags
+    before, first = (tuple(f[:, None] for f in state), tuple(f[:, :1] for f in running))
+    _join(first, before, None if same is None else same[:, :1], bound)
+    _prefix(running, same, bound)
+    return running, tuple(f[:, -1].copy() for f in running)
 
 
 def _prefix(running: State, same: Array | None, bound: Bound) -> None:

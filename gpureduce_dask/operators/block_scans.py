@@ -137,6 +137,16 @@ def total(block: Array, carry: State, out: Array) -> State:
     return hi.real, lo.real, hi.imag, lo.imag
 
 
+def running_total(values: Array, carry: State) -> tuple[State, State] | None:
+    """The states of running sums of numbers in the wide dtype, rounded, and those behind them; None of complex numbers
+    and of durations."""
+    if values.dtype.kind not in "iuf" or len(carry) > 2:
+        return None
+    out = np.empty(values.shape, carry[0].dtype)
+    behind: State = pairs(values, *carry, out) if len(carry) == 2 else (accumulate(np.add, values, carry[0], out),)
+    return (out, *(np.broadcast_to(np.zeros((), f.dtype), out.shape) for f in carry[1:])), behind
+
+
 def _ticks(block: Array, carry: State, out: Array) -> State:
     """Durations: behind a NaT all is NaT."""
     ticks, missing = totals.lift(block)

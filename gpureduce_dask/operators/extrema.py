@@ -158,6 +158,12 @@ def ptp_fold(block: Array, index: Any) -> State:
     return along(np.minimum, block), along(np.maximum, block)
 
 
+def ptp_running(block: Array, index: Array, carry: State) -> tuple[State, State]:
+    low, high = np.empty(block.shape, block.dtype), np.empty(block.shape, block.dtype)
+    least = block_scans.accumulate(np.minimum, block, carry[0], low)
+    return (low, high), (least, block_scans.accumulate(np.maximum, block, carry[1], high))
+
+
 def ptp_finalise(state: State, dtype: DType) -> Array:
     return (state[1] - state[0]).astype(dtype, copy=False)
 
@@ -218,6 +224,7 @@ ROWS = (
         combine=ptp_combine,
         finalise=ptp_finalise,
         fold=ptp_fold,
+        running=ptp_running,
         cuda=cuda.peak_to_peak,
     ),
 )

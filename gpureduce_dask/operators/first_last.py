@@ -58,6 +58,15 @@ def _first(block: Array) -> State:
     return np.take_along_axis(block, at[:, None], 1)[:, 0], found
 
 
+def first_running(block: Array, index: Array, carry: State) -> tuple[State, State]:
+    seen = ~positions.isnan(block)
+    at, found = positions.first(seen)
+    values = np.take_along_axis(block, np.where(found, at, 0)[:, None], 1)[:, 0]
+    behind = np.where(carry[1], carry[0], values), carry[1] | found
+    begun = carry[1][:, None] | (found[:, None] & (np.arange(block.shape[1])[:, None] >= at[:, None]))
+    return (np.broadcast_to(behind[0][:, None], block.shape), begun), behind
+
+
 def last_fold(block: Array, index: Array | None) -> State:
     return first_fold(block[:, ::-1], index)
 
@@ -86,6 +95,6 @@ def _kept(name: str, **functions: Any) -> Monoid:
 
 
 ROWS = (
-    _kept("first", combine=first_combine, fold=first_fold, cuda=cuda.first),
+    _kept("first", combine=first_combine, fold=first_fold, running=first_running, cuda=cuda.first),
     _kept("last", combine=last_combine, fold=last_fold, sweep=last_sweep, cuda=cuda.last),
 )

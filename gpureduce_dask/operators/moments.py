@@ -169,6 +169,21 @@ def fold_present(block: Array, index: Array | None) -> State:
     return block_state(block, True)
 
 
+def running_spread(skip: bool, block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    """Running states of real elements, by compiled loops."""
+    if block.dtype.kind not in "biuf":
+        return None
+    count, mean, *rest, squares = carry
+    values = block.astype(F8, copy=False)
+    found = native.running_moments(values, (count, mean, *(rest or [np.zeros(mean.shape)]), squares), skip)
+    if found is None:
+        return None
+    (counts, means, sums_of_squares), (count, mean, low, squares) = found
+    if not rest:
+        return (counts, means, sums_of_squares), (count, mean + low, squares)
+    return (counts, means, np.broadcast_to(0.0, means.shape), sums_of_squares), (count, mean, low, squares)
+
+
 def distance(here: State, there: State) -> Array:
     """How far one mean lies from another, with all digits of pairs."""
     apart = there[0] - here[0]
@@ -241,9 +256,11 @@ def _spread(name: str, **functions: Any) -> Monoid:
     )
 
 
+_ALL = {"lift": lift, "fold": fold, "running": partial(running_spread, False)}
+_PRESENT = {"lift": lift_present, "fold": fold_present, "running": partial(running_spread, True)}
 ROWS = (
-    _spread("var", lift=lift, fold=fold, finalise=var_finalise, cuda=cuda.variance),
-    _spread("std", lift=lift, fold=fold, finalise=std_finalise, cuda=cuda.deviation),
-    _spread("nanvar", lift=lift_present, fold=fold_present, finalise=nanvar_finalise, cuda=cuda.nan_variance),
-    _spread("nanstd", lift=lift_present, fold=fold_present, finalise=nanstd_finalise, cuda=cuda.nan_deviation),
+    _spread("var", **_ALL, finalise=var_finalise, cuda=cuda.variance),
+    _spread("std", **_ALL, finalise=std_finalise, cuda=cuda.deviation),
+    _spread("nanvar", **_PRESENT, finalise=nanvar_finalise, cuda=cuda.nan_variance),
+    _spread("nanstd", **_PRESENT, finalise=nanstd_finalise, cuda=cuda.nan_deviation),
 )

@@ -85,6 +85,10 @@ class Monoid:
         A faster way to scan NumPy chunks. ``sweep(*blocks, carry, out)`` takes blocks as ``fold`` does, and the states
         before them, of shape (outer, inner). It writes a result for each element to ``out``, and returns the states
         behind the blocks.
+    running : callable, optional
+        A faster way to scan NumPy chunks where results are not states. ``running(*blocks, index, carry)`` makes the
+        states of every element with all before it, and those behind the blocks; or it gives None for blocks that it
+        does not take.
     cuda : callable, optional
         A function of the elements' dtypes that returns the type of the operator in the package's own CUDA sources.
     unsafe_cuda : str, optional
@@ -156,6 +160,7 @@ class Monoid:
     empty: str = "identity"
     fold: Callable[..., State] | None = None
     sweep: Callable[..., State] | None = None
+    running: Callable[..., tuple[State, State] | None] | None = None
     cuda: Callable[..., str] | None = None
     unsafe_cuda: str = field(default="", repr=False)
     options: tuple[tuple[str, Any], ...] = ()

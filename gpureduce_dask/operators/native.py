@@ -30,6 +30,7 @@ INTEGERS = tuple(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))
 SCANNED = {
     ("add", "b1"): ("i8", "i8"),
     ("add", "f4"): ("f8", "f4"),
+    ("add", "f8"): ("f8", "f8"),
     ("add_present", "f4"): ("f8", "f4"),
     ("add", "c8"): ("c16", "c8"),
     ("products", "f4"): ("f8", "f4"),
@@ -338,6 +339,34 @@ def packed_pairs(block: Array, carry: State, out: Array) -> State | None:
         return None
     _scan(loops[f"packed_pairs_{block.dtype.name}"], block, out, carry[0])
     return carry
+
+
+def running_moments(block: Array, before: State, skip: bool) -> tuple[State, State] | None:
+    """Running counts, means and sums of squared deviations of float64, and behind them a count, a pair of a mean and
+    such a sum for each line; else None. ``before`` are the latter before the block; ``skip`` leaves NaN out."""
+    loops = _scans_for(block, block) if _kind(block) == "f8" else None
+    if loops is None:
+        return None
+    behind = tuple(np.array(field, F8, order="C") for field in before)
+    running = tuple(np.empty(block.shape) for _ in range(3))
+    function = loops["running_moments_present" if skip else "running_moments"]
+    _call(function, block, *_sizes(*block.shape), np.array(block.strides[:2], np.int64), *behind, *running)
+    return running, behind
+
+
+def running_positions(name: str, block: Array, index: Array, before: State) -> tuple[State, State] | None:
+    """Running extrema and their positions, and those behind the block, as argmin, argmax, nanargmin and nanargmax find
+    them; else None. ``index`` are the positions along the middle axis."""
+    known = _kind(block) in SPREAD and before[0].dtype == block.dtype
+    loops = _scans_for(block, block) if known else None
+    if loops is None:
+        return None
+    behind = np.array(before[0], order="C"), np.array(before[1], np.int64, order="C")
+    running = np.empty(block.shape, block.dtype), np.empty(block.shape, np.int64)
+    function = loops[f"running_{name}_{block.dtype.name}"]
+    steps, places = np.array(block.strides[:2], np.int64), np.ascontiguousarray(index, np.int64)
+    _call(function, block, *_sizes(*block.shape), steps, places, *behind, *running)
+    return running, behind
 
 
 def _are_packed(fields: State) -> bool:

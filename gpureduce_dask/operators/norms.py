@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import kind, real
+from . import block_scans, rules, sums, totals
 from . import cuda_types as cuda
-from . import rules, sums, totals
 from .monoid import Array, DType, Fields, Monoid, State
 from .panels import along, panels
 from .totals import C16, F8
@@ -45,6 +45,10 @@ def square_fold(block: Array, index: Array | None) -> State:
     return totals.split(total, real(block.dtype))
 
 
+def square_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return block_scans.running_total(squares(block), carry)
+
+
 # ---- norms: integers are measured as float64
 
 
@@ -64,6 +68,10 @@ def norm2_fold(block: Array, index: Array | None) -> State:
     if kind(block.dtype) in "biu":
         return (totals.dot(block, block, F8),)
     return square_fold(block, index)
+
+
+def norm2_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return square_running(block.astype(F8) if kind(block.dtype) in "biu" else block, index, carry)
 
 
 def norm2_finalise(state: State, dtype: DType) -> Array:
@@ -95,6 +103,10 @@ def norm1_fold(block: Array, index: Array | None) -> State:
     return totals.lift(total) if len(norm1_fields(block.dtype)) == 2 else (total,)
 
 
+def norm1_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return block_scans.running_total(magnitudes(block), carry)
+
+
 def largest_fields(dtype: DType) -> Fields:
     return (("value", F8),)
 
@@ -118,6 +130,12 @@ def largest_fold(block: Array, index: Array | None) -> State:
     return (np.maximum(magnitudes(low), magnitudes(high)),)
 
 
+def largest_running(block: Array, index: Array, carry: State) -> tuple[State, State]:
+    out = np.empty(block.shape)
+    behind = block_scans.accumulate(np.maximum, magnitudes(block), carry[0], out)
+    return (out,), (behind,)
+
+
 def _norm(name: str, **functions: Any) -> Monoid:
     shared = {"combine": sums.combine, "finalise": sums.finalise}
     return rules.row(name, rules.NUMBERS, rules.spread, **{**shared, **functions})
@@ -135,6 +153,7 @@ ROWS = (
         combine=sums.combine,
         finalise=sums.finalise,
         fold=square_fold,
+        running=square_running,
         cuda=cuda.sum_of_squares,
     ),
     _norm(
@@ -143,6 +162,7 @@ ROWS = (
         identity=norm1_identity,
         lift=norm1_lift,
         fold=norm1_fold,
+        running=norm1_running,
         cuda=cuda.norm_one,
     ),
     _norm(
@@ -152,6 +172,7 @@ ROWS = (
         lift=norm2_lift,
         finalise=norm2_finalise,
         fold=norm2_fold,
+        running=norm2_running,
         cuda=cuda.norm_two,
     ),
     _norm(
@@ -161,6 +182,7 @@ ROWS = (
         lift=largest_lift,
         combine=largest_combine,
         fold=largest_fold,
+        running=largest_running,
         cuda=cuda.norm_inf,
     ),
 )

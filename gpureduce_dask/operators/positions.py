@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -195,6 +196,19 @@ def nanmax_fold(block: Array, index: Array) -> State:
     return max_fold(block, index) if has_no_nan(block) else nan_fold("nanargmax", np.fmax.reduce, block, index)
 
 
+def running(name: str, block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    """Running states by compiled loops; float16 as float32, which has all of it."""
+    if block.dtype == np.float16:
+        wide = np.dtype(np.float32)
+        found = running(name, block.astype(wide), index, (carry[0].astype(wide), carry[1]))
+        if found is None:
+            return None
+        (values, places), (best, place) = found
+        return (values.astype(block.dtype), places), (best.astype(block.dtype), place)
+    name = name.removeprefix("nan") if has_no_nan(block) else name
+    return native.running_positions(name, block, index, carry)
+
+
 # ---- results
 
 
@@ -213,7 +227,8 @@ def nan_finalise(state: State, dtype: DType) -> Array:
 
 
 def _position(name: str, kinds: str, **functions: Any) -> Monoid:
-    return rules.row(name, kinds, rules.position, empty="raise", fields=fields, **functions)
+    shared: dict[str, Any] = {"fields": fields, "running": partial(running, name)}
+    return rules.row(name, kinds, rules.position, empty="raise", **shared, **functions)
 
 
 ROWS = (

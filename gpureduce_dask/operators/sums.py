@@ -148,6 +148,29 @@ def mean_fold_present(block: Array, index: Array | None) -> State:
     return folded(mean_panel, mean_combine, block)
 
 
+def mean_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    if block.dtype.kind not in "biuf":
+        return None
+    found = block_scans.running_total(block.astype(carry[0].dtype, copy=False), carry[:-1])
+    if found is None:
+        return None
+    n = block.shape[1]
+    counts = carry[-1][:, None] + np.arange(1, n + 1)[:, None]
+    return (*found[0], counts), (*found[1], carry[-1] + n)
+
+
+def mean_running_present(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    gaps = missing(block)
+    if not np.any(gaps):
+        return mean_running(block, index, carry)
+    found = mean_running(np.where(gaps, np.zeros((), block.dtype), block), index, carry)
+    if found is None:
+        return None
+    counts = np.empty(block.shape, I8)
+    behind = block_scans.accumulate(np.add, ~gaps, carry[-1], counts)
+    return (*found[0][:-1], counts), (*found[1][:-1], behind)
+
+
 def mean_panel(panel: Array) -> State:
     state = mean_fold(present(panel, 0), None)
     return (*state[:-1], state[-1] - np.add.reduce(missing(panel), axis=1, dtype=I8))
@@ -185,6 +208,13 @@ def _mean(name: str, kinds: str, **functions: Any) -> Monoid:
 ROWS = (
     _sum("sum", rules.ADDED, lift=lift, fold=fold, sweep=block_scans.total, cuda=cuda.total),
     _sum("nansum", rules.ADDED, lift=lift_present, fold=fold_present, sweep=sweep_present, cuda=cuda.nan_total),
-    _mean("mean", rules.ADDED, lift=mean_lift, fold=mean_fold, cuda=cuda.mean),
-    _mean("nanmean", rules.ADDED, lift=mean_lift_present, fold=mean_fold_present, cuda=cuda.nan_mean),
+    _mean("mean", rules.ADDED, lift=mean_lift, fold=mean_fold, running=mean_running, cuda=cuda.mean),
+    _mean(
+        "nanmean",
+        rules.ADDED,
+        lift=mean_lift_present,
+        fold=mean_fold_present,
+        running=mean_running_present,
+        cuda=cuda.nan_mean,
+    ),
 )

@@ -90,6 +90,7 @@ EXTREMA(uint64, uint64_t)
 EXTREMA(float32, float)
 EXTREMA(float64, double)
 SCAN(add_float32, float, double, float, SUM)
+SCAN(add_float64, double, double, double, SUM)
 
 // Sums of what is not NaN.
 #define SUM_PRESENT(a, b) ((a) + ((b) == (b) ? (b) : 0))
