@@ -492,7 +492,8 @@ def paired(labels: Any, view: View, bins: Bins) -> Any:
     """Numbers of groups that are counted in rows. Waits for the GPU, to look for labels that no group has."""
     import cupy
 
+    greatest, least = int(labels.max()), int(labels.min())  # of uint64 too, of which int64 does not hold all
+    _check(bins, int(greatest >= bins.count) + 2 * int(least < 0))
     wide = labels.astype(np.int64)
-    _check(bins, int(wide.max() >= bins.count) + 2 * int(wide.min() < 0))
     row = cupy.arange(wide.size) // view.size(view.now)
     return cupy.where(wide < 0, -1, row * bins.count + wide)

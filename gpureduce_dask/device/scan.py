@@ -14,6 +14,7 @@ import numpy as np
 from ..expressions.cuda import MOST_SCANNED
 from ..operators.monoid import Bound
 from ..place import Place
+from ..strides import turning
 from . import contiguous, launch, scan_costs, scan_launch, scan_plans, scan_task
 from . import operator as device_operator
 from . import reduce as device_reduce
@@ -104,13 +105,11 @@ class _Way(NamedTuple):
 def _turned(arrays: Chunks, way: _Way) -> tuple[Chunks, _Way, tuple[slice, ...]]:
     """Arrays turned along the axes that all of them have in reverse, which way they are scanned then, and what turns
     them: nothing where there are no such axes."""
-    if all(stride >= 0 for stride in arrays[0].strides):
+    turn = turning(arrays)
+    if not turn:
         return arrays, way, ()
-    steps = [-1 if n > 1 and all(x.strides[a] < 0 for x in arrays) else None for a, n in enumerate(arrays[0].shape)]
-    if not any(steps):
-        return arrays, way, ()
-    turn = tuple(slice(None, None, step) for step in steps)
-    return tuple(x[turn] for x in arrays), way._replace(reverse=way.reverse != bool(steps[way.axis])), turn
+    reverse = way.reverse != (turn[way.axis].step is not None)
+    return tuple(x[turn] for x in arrays), way._replace(reverse=reverse), turn
 
 
 def _scan(

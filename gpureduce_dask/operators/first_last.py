@@ -73,6 +73,9 @@ def last_fold(block: Array, index: Array | None) -> State:
 
 def last_sweep(block: Array, carry: State, out: Array) -> State:
     """Gaps filled with what stands before them."""
+    if block.dtype.kind in "biu":  # which has none
+        np.copyto(out, block)
+        return block[:, -1], np.ones(carry[1].shape, bool)
     behind = native.scan("last", block, carry[0], out)
     if behind is not None:
         return behind, carry[1] | ~np.isnan(behind)
