@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
 FLOORS = [
     {"errors", "dtypes", "history", "parameters", "public"},
     {"operators"},
-    {"place", "labels"},
+    {"place", "strides", "labels"},
     {"expressions"},
     {"host", "device"},
     {"chunk", "chunk_groups"},

@@ -169,8 +169,16 @@ def fold_present(block: Array, index: Array | None) -> State:
     return block_state(block, True)
 
 
-def running_spread(skip: bool, block: Array, index: Array, carry: State) -> tuple[State, State] | None:
-    """Running states of real elements, by compiled loops."""
+def running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return running_states(block, carry, False)
+
+
+def running_present(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return running_states(block, carry, True)
+
+
+def running_states(block: Array, carry: State, skip: bool) -> tuple[State, State] | None:
+    """Running states of real elements, by compiled loops; ``skip`` leaves NaN out."""
     if block.dtype.kind not in "biuf":
         return None
     count, mean, *rest, squares = carry
@@ -256,8 +264,8 @@ def _spread(name: str, **functions: Any) -> Monoid:
     )
 
 
-_ALL = {"lift": lift, "fold": fold, "running": partial(running_spread, False)}
-_PRESENT = {"lift": lift_present, "fold": fold_present, "running": partial(running_spread, True)}
+_ALL = {"lift": lift, "fold": fold, "running": running}
+_PRESENT = {"lift": lift_present, "fold": fold_present, "running": running_present}
 ROWS = (
     _spread("var", **_ALL, finalise=var_finalise, cuda=cuda.variance),
     _spread("std", **_ALL, finalise=std_finalise, cuda=cuda.deviation),

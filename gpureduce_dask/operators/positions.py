@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -209,6 +208,22 @@ def running(name: str, block: Array, index: Array, carry: State) -> tuple[State,
     return native.running_positions(name, block, index, carry)
 
 
+def min_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return running("argmin", block, index, carry)
+
+
+def max_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return running("argmax", block, index, carry)
+
+
+def nanmin_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return running("nanargmin", block, index, carry)
+
+
+def nanmax_running(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
+    return running("nanargmax", block, index, carry)
+
+
 # ---- results
 
 
@@ -227,8 +242,7 @@ def nan_finalise(state: State, dtype: DType) -> Array:
 
 
 def _position(name: str, kinds: str, **functions: Any) -> Monoid:
-    shared: dict[str, Any] = {"fields": fields, "running": partial(running, name)}
-    return rules.row(name, kinds, rules.position, empty="raise", **shared, **functions)
+    return rules.row(name, kinds, rules.position, empty="raise", fields=fields, **functions)
 
 
 ROWS = (
@@ -240,6 +254,7 @@ ROWS = (
         combine=min_combine,
         finalise=finalise,
         fold=min_fold,
+        running=min_running,
         cuda=cuda.arg_minimum,
     ),
     _position(
@@ -250,6 +265,7 @@ ROWS = (
         combine=max_combine,
         finalise=finalise,
         fold=max_fold,
+        running=max_running,
         cuda=cuda.arg_maximum,
     ),
     _position(
@@ -260,6 +276,7 @@ ROWS = (
         combine=min_combine,
         finalise=nan_finalise,
         fold=nanmin_fold,
+        running=nanmin_running,
         cuda=cuda.nan_arg_minimum,
     ),
     _position(
@@ -270,6 +287,7 @@ ROWS = (
         combine=max_combine,
         finalise=nan_finalise,
         fold=nanmax_fold,
+        running=nanmax_running,
         cuda=cuda.nan_arg_maximum,
     ),
 )
