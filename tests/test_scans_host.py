@@ -486,6 +486,13 @@ def test_running_states_are_those_of_states_combined(name, dtype):
             np.testing.assert_allclose(*ends, rtol=1e-3 if dtype == "f2" else 1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("times", [1, 200, 3000])
+def test_running_means_do_not_lose_what_large_numbers_hide(times):
+    line = np.tile([1e16, 1.0, -1e16], times)
+    assert scan("mean", line)[-1] == pytest.approx(1 / 3, rel=1e-15)
+    assert scan("nanmean", np.append(line, np.nan))[-1] == pytest.approx(1 / 3, rel=1e-15)
+
+
 @pytest.mark.parametrize("shape", [(20_000,), (5000, 6)])
 def test_running_variances_keep_their_digits(shape):
     """Far from zero, and behind few elements that lie close together far away from all others."""

@@ -25,6 +25,7 @@ from .tiles import Budget, Walk, tiling_of
 SWEPT = Budget(1 << 16, 1 << 17, 256, 1 << 16, short=SHORT, cells=1 << 13)
 IN_C = Budget(1 << 18, 1 << 20, 256, 1 << 16, cells=1 << 13)  # where host loops are compiled, which make no temporaries
 RUNNING = Budget(1 << 16, 1 << 16, 0, 1 << 16)  # running means and spreads 7 to 14 ns an element, by 2**15 9 to 20
+FEWEST = 4  # elements of a line up to which it is combined as fast
 # Lines of so few elements are whole in any tile; a larger one of them costs fewer calls: (2**21, 2) float64 takes 25 ms
 # with 2**15 cells, 28 with 2**14, 39 with 2**13.
 FEW, OF_FEW = 1 << 5, replace(IN_C, cells=1 << 15)
@@ -52,7 +53,8 @@ def scan(
     """
     arrays = tuple(np.asarray(c) for c in chunks)
     shape = arrays[0].shape
-    if turn := turning(arrays if out is None else (*arrays, out), but=axis):
+    if turn := _turn(arrays if out is None else (*arrays, out), axis, bound.indexed):
+        reverse ^= turn[axis].step is not None
         carry, into = (None if a is None else a[turn] for a in (carry, out))
         flags = None if resets is None else np.broadcast_to(resets, shape)[turn]
         turned = tuple(x[turn] for x in arrays)
@@ -75,6 +77,17 @@ def scan(
     lines = _Lines(tuple(inputs), target, bound, axis, (start, step), shared, resets is not None)
     with np.errstate(all="ignore"):
         return out, lines.scan(total, exclusive)
+
+
+def _turn(arrays: Chunks, axis: int, indexed: bool) -> tuple[slice, ...]:
+    """What turns arrays whose neighbours in memory are of several lines and stand in reverse; nothing of others: lines
+    are walked either way. Along the scanned axis positions count from one end, so that it stays as it is."""
+    steps = [
+        (abs(step), a) for a, (n, step) in enumerate(zip(arrays[0].shape, arrays[0].strides, strict=True)) if n > 1
+    ]
+    nearest = min(filter(lambda step: step[0], steps), default=(0, axis))[1]
+    turn = turning(arrays, axis if indexed else None) if nearest != axis else ()
+    return turn if turn and turn[nearest].step else ()
 
 
 def before(partials: Array, bound: Bound, carry: Array | None = None, reverse: bool = False) -> tuple[Array, Array]:
@@ -115,7 +128,8 @@ class _Lines:
         strides = tuple(x.strides for x in (*inputs, out))
         copied = COPIED_BYTES // max(bound.elements[0].itemsize, bound.result.itemsize)
         in_c = replace(OF_FEW if out.shape[axis] <= FEW else IN_C, copy=copied)
-        worked = WORKED if bound.monoid.running is None else RUNNING
+        runs = bound.monoid.running is not None and not segmented and bound.elements[0].kind in "biuf"
+        worked = RUNNING if runs and native.library() is not None else WORKED
         budget = worked if not self.swept else SWEPT if native.library() is None else in_c
         self.layout = tiling_of(out.shape, strides, (axis,), (index[1],), budget, True, True, readable)
         self.walk = Walk(inputs, dtypes, self.layout)
@@ -223,7 +237,8 @@ def _running(
 ) -> tuple[State, State]:
     """The states of all elements with those before them, and behind the block: as the monoid makes them, or else lifted
     and combined."""
-    found = bound.monoid.running(*blocks, index[0, :, 0], state) if bound.monoid.running and flags is None else None
+    make = bound.monoid.running if flags is None and shape[1] > FEWEST else None
+    found = make(*blocks, index[0, :, 0], state) if make is not None else None
     if found is not None:
         return as_fields(found[0], bound, shape), as_fields(found[1], bound, state[0].shape)
     lifted = as_fields(bound.monoid.lift(*blocks, index), bound, shape)

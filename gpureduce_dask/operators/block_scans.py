@@ -138,13 +138,16 @@ def total(block: Array, carry: State, out: Array) -> State:
 
 
 def running_total(values: Array, carry: State) -> tuple[State, State] | None:
-    """The states of running sums of numbers in the wide dtype, rounded, and those behind them; None of complex numbers
-    and of durations."""
+    """The states of running sums of numbers in the wide dtype, and those behind them. Pairs are those that compiled
+    loops make, rounded: stretches that NumPy adds have not all of their digits. None of others, of complex numbers and
+    of durations."""
     if values.dtype.kind not in "iuf" or len(carry) > 2:
         return None
     out = np.empty(values.shape, carry[0].dtype)
-    behind: State = pairs(values, *carry, out) if len(carry) == 2 else (accumulate(np.add, values, carry[0], out),)
-    return (out, *(np.broadcast_to(np.zeros((), f.dtype), out.shape) for f in carry[1:])), behind
+    if len(carry) == 1:
+        return (out,), (accumulate(np.add, values, carry[0], out),)
+    found = native.pairs(values, carry[0], carry[1], out)
+    return None if found is None else ((out, np.broadcast_to(0.0, out.shape)), two_sum(*found))
 
 
 def _ticks(block: Array, carry: State, out: Array) -> State:

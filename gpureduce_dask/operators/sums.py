@@ -160,8 +160,7 @@ def mean_running(block: Array, index: Array, carry: State) -> tuple[State, State
 
 
 def mean_running_present(block: Array, index: Array, carry: State) -> tuple[State, State] | None:
-    gaps = missing(block)
-    if not np.any(gaps):
+    if block.dtype.kind != "f" or not np.any(gaps := missing(block)):
         return mean_running(block, index, carry)
     found = mean_running(np.where(gaps, np.zeros((), block.dtype), block), index, carry)
     if found is None:
