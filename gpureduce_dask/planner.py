@@ -25,6 +25,9 @@ SCAN_TASK_BYTES = 2**24  # of chunks that one task scans in turn: they lie in me
 # The more of them, the fewer tasks: chunks of 2 MiB take 79 ms by one, 49 by four, 46 by eight (EPYC, 2026-11).
 MOST_SCAN_CHUNKS = 64
 BUSY = 0.8  # of all threads, from which on lines are scanned in turn: with fewer, to read each chunk twice takes less
+# The same where totals are nearly as large as chunks: of 15 chunks of (5, 125814, 1) int32 along their last axis, in
+# three lines, by two threads 126 ms in turn and 230 by totals (EPYC, 2026-11).
+BUSY_OF_THIN, THIN = 0.5, 2  # elements of a chunk along the axis
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 EXCHANGED_BYTES = 2**29  # of partials, at most, that one task takes from all workers
 
@@ -93,9 +96,11 @@ def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least:
     return max(1, -(-chunks // useful))
 
 
-def are_threads_busy(lines: int, threads: int) -> bool:
-    """True where threads that scan a line each, from its start to its end, wait for the last one but a little."""
-    return lines >= BUSY * threads * -(-lines // threads)
+def are_threads_busy(lines: int, threads: int, length: float) -> bool:
+    """True where threads that scan a line each, from its start to its end, wait for the last one but a little: no
+    longer than it takes to read chunks twice, which have ``length`` elements along the axis."""
+    busy = BUSY_OF_THIN if length <= THIN else BUSY
+    return lines >= busy * threads * -(-lines // threads)
 
 
 def scan_chunks_per_task(chunk_bytes: float) -> int:

@@ -470,6 +470,17 @@ def test_lines_are_not_scanned_in_turn_where_results_are_let_go_or_threads_would
         assert "gr-cumsum-line" not in names_of(gr.cumsum(x, axis=0))
 
 
+def test_thin_chunks_are_scanned_in_turn_by_half_of_all_threads():
+    """Their totals are as large as they are."""
+    values = small((9, 40))
+    x = lazy(values, (1, 20)).persist()
+    for threads, line in ((1, True), (3, True), (4, True), (5, False)):  # two lines
+        with dask.config.set(scheduler="threads", num_workers=threads):
+            y = gr.cumsum(x, axis=0)
+            assert ("gr-cumsum-line" in names_of(y)) == line
+            np.testing.assert_array_equal(y.compute(), np.cumsum(values, 0))
+
+
 def test_lines_are_not_scanned_in_turn_by_a_cluster_that_came_later(monkeypatch):
     with dask.config.set(scheduler="threads", num_workers=2):
         y = gr.cumsum(lazy(small((64, 40)), (4, 10)).persist(), axis=0)

@@ -79,7 +79,8 @@ class ScanGraph:
     ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
     finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
     ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``kept_section`` how
-    many the latter where all results are kept, 0 where none are.
+    many the latter where all results are kept, 0 where none are. ``length`` is how many elements a chunk has along the
+    axis, at most.
     """
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
@@ -90,6 +91,7 @@ class ScanGraph:
     partition: Sequence[Sequence[Sequence[int]]] | None
     section: int
     kept_section: int = 0
+    length: float = math.inf
 
     @property
     def results(self) -> int:
@@ -102,7 +104,7 @@ class ScanGraph:
         known = workers.current()
         is_local = known.client is None and not workers.are_processes()
         lines = 1 if self.scan.flat else self.results // self.arrays[0][1][self.scan.axis]
-        if not (self.kept_section and is_local and planner.are_threads_busy(lines, known.total)):
+        if not (self.kept_section and is_local and planner.are_threads_busy(lines, known.total, self.length)):
             return self
         return replace(self, partition=None, section=self.kept_section)
 
@@ -271,6 +273,7 @@ class ScanTree:
             partition,
             section,
             0 if scan.device else planner.scan_chunks_per_task(self.reduction.chunk_bytes),
+            max(x.chunks[scan.axis]) if not scan.flat else math.inf,
         )
         return self.array(LazyTasks(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
