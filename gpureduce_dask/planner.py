@@ -27,7 +27,8 @@ MOST_SCAN_CHUNKS = 64
 BUSY = 0.8  # of all threads, from which on lines are scanned in turn: with fewer, to read each chunk twice takes less
 # The same where totals are nearly as large as chunks: of 15 chunks of (5, 125814, 1) int32 along their last axis, in
 # three lines, by two threads 126 ms in turn and 230 by totals (EPYC, 2026-11).
-BUSY_OF_THIN, THIN = 0.5, 2  # elements of a chunk along the axis
+BUSY_OF_THIN = 0.5
+THIN = 2  # elements of such a chunk along the axis, at most
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 EXCHANGED_BYTES = 2**29  # of partials, at most, that one task takes from all workers
 
@@ -97,8 +98,8 @@ def in_memory(chunks: int, slices: int, threads: int, chunk_bytes: float, least:
 
 
 def are_threads_busy(lines: int, threads: int, length: float) -> bool:
-    """True where threads that scan a line each, from its start to its end, wait for the last one but a little: no
-    longer than it takes to read chunks twice, which have ``length`` elements along the axis."""
+    """True where threads that scan a line each, from its start to its end, wait for the last one but a little: less
+    than to read each chunk twice would take. ``length``: elements of a chunk along the axis."""
     busy = BUSY_OF_THIN if length <= THIN else BUSY
     return lines >= busy * threads * -(-lines // threads)
 

@@ -1,4 +1,4 @@
-"""Axes that arrays have in reverse: what is scanned along others is scanned as it lies."""
+"""Which axes all of some arrays have in reverse, and the slices that turn them."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import warnings
 from dataclasses import replace
 from fractions import Fraction
 
+import dask.array as da
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from strategies import BFLOAT16, CASES, LAYOUTS, SINGLE, case_id, lay, layouts_of, takes, values
 from tiers import in_turn, one_in
 
+import gpureduce_dask as gr
 from gpureduce_dask import Monoid, errors
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.host import reduce as host
@@ -505,3 +507,19 @@ def test_running_variances_keep_their_digits(shape):
         mean = sum(exact) / n
         wanted = float(sum((each - mean) ** 2 for each in exact) / n)
         assert got.reshape(len(got), -1)[n - 1, 0] == pytest.approx(wanted, rel=1e-13)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("name", RUNNING)
+def test_running_states_are_those_of_mapped_elements(name):
+    """Of functions of one array and of two, in blocks that compiled loops take."""
+    x, y = RNG.normal(size=(2, 40, 3000))
+    a, b = (da.from_array(each, chunks=(20, 1500)) for each in (x, y))
+    mapped = [
+        (x * 2 + 1, gr.scan(a * 2 + 1, name, axis=1)),
+        (x * 2 + 1, gr.map_scan(lambda u: u * 2 + 1, name, a, axis=1)),
+        (x * y - 1, gr.map_scan(lambda u, v: u * v - 1, name, a, b, axis=1)),
+        (x * y - 1, gr.map_scan(lambda u, v: u * v - 1, [name, "sum"], a, b, axis=1)[0]),
+    ]
+    for values_of, got in mapped:
+        np.testing.assert_allclose(got.compute(), scan(name, values_of, 1), rtol=1e-12)

@@ -63,8 +63,9 @@ def scan(
 
     Parameters are those of :func:`gpureduce_dask.chunk.scan`; ``method`` is one of
     ``scan_task.METHODS``, or a kernel that takes such a scan. Nothing waits for the GPU, but where only the host can
-    finalise states; no chunk is copied, but where ``out`` lies across it. Results lie in memory as elements do, axes
-    that are reversed too.
+    finalise states; no chunk is copied, but where ``out`` lies across it. Results that kernels finalise lie in memory
+    as elements do, axes that are reversed in all chunks too; where ``out`` has such axes the other way around, the more
+    general kernels take them.
     """
     device = chunks[0].data.device_id
     if launch.current_device() != device:
@@ -83,7 +84,7 @@ def scan(
     if resets is not None:
         import cupy
 
-        resets = cupy.broadcast_to(resets, chunks[0].shape)[turn]
+        resets = cupy.broadcast_to(resets.astype(bool, copy=False), chunks[0].shape)[turn]
     carry, target = None if carry is None else carry[turn], None if out is None else arrays[-1]
     results, total = _scan(arrays[: len(chunks)], bound, way, index, carry, resets, target, with_total, method)
     return results[turn] if out is None else out, None if total is None else contiguous.in_c_order(total[turn])

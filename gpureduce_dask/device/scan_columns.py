@@ -193,7 +193,7 @@ RADIX = 8  # where tile states are polled in one batch (kernels/scan/chained_loo
 
 @dataclass(frozen=True)
 class _RowLayout:
-    """How an operand's rows lie in shared memory (``Bands``)."""
+    """How an operand's rows lie in shared memory (``RowLayout``)."""
 
     step: int
     pitch: int
@@ -388,7 +388,7 @@ def layout_of(
     phase = (arrays.phases[operand] - lead * column_step) % 16  # of the strips behind the first
     is_aligned = not any(n % 16 for n in (phase, step, strip, *others))
     low, high = arrays.span(operand, size)
-    is_joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= max(nbytes * 5 // 4, nbytes + SECTOR)
+    is_joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
     pitch = -(-nbytes // 16) * 16 + (0 if is_aligned else 16)
     return _RowLayout(step, pitch, size, column_step, low - start, high - start, is_joined)
 

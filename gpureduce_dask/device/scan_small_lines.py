@@ -329,7 +329,9 @@ def small_lines(
     if len(arrays.strides) != 2 or any(n > PACK or n & (n - 1) for n in sizes) or not is_contiguous(op, arrays, 1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
-    if any(n % size or n < 0 for size, phase, strides in offsets for n in (phase, *strides)):
+    if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
+        return None
+    if any(n > 1 and step < 0 for strides in arrays.strides for n, step in zip(arrays.shape, strides, strict=True)):
         return None
     length = arrays.shape[arrays.axis]
     if length * max(sizes) > LONGEST_PLANE_LINE:

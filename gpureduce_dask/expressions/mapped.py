@@ -92,6 +92,11 @@ class Map:
         assert self.inner.monoid.sweep is not None
         return self.inner.monoid.sweep(*self._values(arrays), carry, out)
 
+    def running(self, *blocks: Any) -> tuple[State, State] | None:
+        *arrays, index, carry = blocks
+        assert self.inner.monoid.running is not None
+        return self.inner.monoid.running(*self._values(arrays), index, carry)
+
     def values(self, blocks: list[Array]) -> list[Array]:
         """What :attr:`taker` takes, of blocks of one shape, in scratch until this thread's next call."""
         blocks = [b.astype(d, copy=False) for b, d in zip(blocks, self.program.dtypes, strict=True)]
@@ -147,6 +152,7 @@ def mapped(program: Program, inner: Bound, masked: bool = False, number: int = 0
         lift=Part(of, "lift"),
         fold=Part(of, "fold") if folds else None,
         sweep=Part(of, "sweep") if monoid.sweep is not None and not masked else None,
+        running=Part(of, "running") if monoid.running is not None and not masked else None,
         result=Part(of, "result"),
         arity=len(program.dtypes),
     )

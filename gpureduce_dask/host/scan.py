@@ -48,8 +48,8 @@ def scan(
 
     ``carry`` is a partial of size 1 along the axis that stands before each line; ``reverse`` starts at a line's end.
     ``resets`` broadcast to the chunk's shape, and are true where what stands before an element is forgotten. ``out``
-    takes the results, and may be the chunk; else they lie in memory as elements do, axes that are reversed too.
-    ``place`` is where the chunk lies, for states with an index.
+    takes the results, and may be the chunk; else they lie in memory as elements do, reversed axes too where neighbours
+    are of several lines. ``place`` is where the chunk lies, for states with an index.
     """
     arrays = tuple(np.asarray(c) for c in chunks)
     shape = arrays[0].shape
@@ -128,8 +128,9 @@ class _Lines:
         strides = tuple(x.strides for x in (*inputs, out))
         copied = COPIED_BYTES // max(bound.elements[0].itemsize, bound.result.itemsize)
         in_c = replace(OF_FEW if out.shape[axis] <= FEW else IN_C, copy=copied)
-        runs = bound.monoid.running is not None and not segmented and bound.elements[0].kind in "biuf"
-        worked = RUNNING if runs and native.library() is not None else WORKED
+        runs = bound.monoid.running is not None and not segmented and out.shape[axis] > FEWEST
+        is_compiled = bound.elements[0].kind in "biuf" and native.library() is not None
+        worked = RUNNING if runs and is_compiled else WORKED
         budget = worked if not self.swept else SWEPT if native.library() is None else in_c
         self.layout = tiling_of(out.shape, strides, (axis,), (index[1],), budget, True, True, readable)
         self.walk = Walk(inputs, dtypes, self.layout)
