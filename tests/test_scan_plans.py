@@ -355,3 +355,16 @@ def test_two_blocks_share_an_sm_where_tiles_are_few(name, dtype, shape, blocks):
     assert step.blocks <= blocks * PROCESSORS
     assert blocks * (step.shared_bytes + 1024) <= LIMIT + 1024
     assert blocks * step.threads <= 2048
+
+
+def test_a_stride_that_leads_nowhere_does_not_matter():
+    """NumPy turns that of an axis of one element around."""
+    bound, way, kernels = OPERATORS["sum"].bind(np.dtype("f4")), device_scan._Way.of(2, False, False), set()
+    for view in (lambda x: x, lambda x: x[::-1]):
+        chunks, way, _ = device_scan._turned((NotThere.of((1, 50_000, 7, 5), "f4", view),), way)
+        with (
+            mock.patch.object(scan_launch, "gpu", return_value=GPUS[0]),
+            mock.patch.object(scan_launch, "load", return_value=((), ())),
+        ):
+            kernels.add(device_scan._prepare(chunks, None, bound, way, False, 0, "look-back").plan.steps[0].scan)
+    assert kernels == {"SmallLineScan"}
