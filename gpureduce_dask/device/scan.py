@@ -39,7 +39,7 @@ class Prepared:
     kept: tuple[int, ...]  # the other axes, in the order of the lines in memory
     back: tuple[int, ...]  # the axes of totals in the order of a partial's; empty where they are in it
     state_bytes: int  # as large as the kernels have states
-    is_turned: bool  # totals are not those of a partial yet
+    restores_totals: bool  # which are not those of a partial yet
     counts: bool  # positions are counted from those of carries
 
 
@@ -147,7 +147,7 @@ def _scan(
         carry = _identities(_ends(chunks[0].shape, way.axis), bound)
     ahead = None if carry is None else _lined_up(carry, prepared.kept, way.axis, prepared.state_bytes)
     _run(prepared, (*operands, target), 0 if ahead is None else ahead.data.ptr, total, index, device)
-    if total is not None and prepared.is_turned:
+    if total is not None and prepared.restores_totals:
         total = _restored(total, prepared, bound)
     return target if prepared.final else _finalised(target, bound, out), total
 
