@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 
 import dask
 import dask.array as da
@@ -29,6 +31,7 @@ VIEWS = {
     "transposed, slices": lambda x: x.T[5:, ::3],
     "one row of each block": lambda x: x[::100],
     "one row": lambda x: x[150],
+    "transposed twice": lambda x: x.T.T,
     "one column": lambda x: x[::-1, 7],
     "an axis more": lambda x: x[:, None, 3:],
 }
@@ -51,6 +54,7 @@ OTHERS = {
     "two of them": lambda x: da.concatenate([x, x]),
     "chosen rows": lambda x: x[[0, 150, 299]],
     "slices of what is made": lambda x: (x * 2)[::2],
+    "a transpose of what is made": lambda x: (x.T + 1).T * 2,
     "with overlap": lambda x: x.map_overlap(lambda b: b, depth=1),
 }
 
@@ -100,21 +104,17 @@ def test_what_is_no_view(x, on_gpu, form):
     assert views.find_view(OTHERS[form](x)) is None
 
 
-def test_functions_are_computed_by_tasks_on_the_host(x):
-    assert all(views.find_view(make(x)) is None for make in FUNCTIONS.values())
-    assert all(views.find_view(make(x)) is not None for make in VIEWS.values())
-
-
 def test_functions_stay_tasks_without_fusion(x, on_gpu):
     with dask.config.set({"gpureduce.fuse": False}):
         assert views.find_view(FUNCTIONS["mapped"](x)) is None
         assert views.find_view(VIEWS["slices"](x)) is not None
 
 
-@pytest.mark.parametrize("form", VIEWS)
+@pytest.mark.parametrize("form", [*VIEWS, *FUNCTIONS])
 def test_reductions(x, ref, form):
     gr.argmax(x).compute()  # makes handles
-    y, want = VIEWS[form](x), VIEWS[form](ref)
+    make = {**VIEWS, **FUNCTIONS}[form]
+    y, want = make(x), make(da.from_array(ref, chunks=-1)).compute()
     for name in ("sum", "argmax", "var", "nanmin"):
         for axis in {0, y.ndim - 1, None}:
             got = getattr(gr, name)(y, axis=axis)
@@ -133,6 +133,35 @@ def test_graphs_whose_layers_do_not_say_what_they_need(x, ref):
     assert views.find_view(y) is None
     got = gr.sum(y, axis=0).compute(optimize_graph=False)
     np.testing.assert_allclose(got, ref[::2].sum(axis=0), rtol=1e-4)
+
+
+def test_the_same_view_is_found_once(x, ref, monkeypatch):
+    gr.argmax(x).compute()  # makes handles
+    for want in (ref[::3, 1:], ref[::3, 1:], ref[::3, 2:]):
+        np.testing.assert_allclose(gr.sum(x[::3, 420 - want.shape[1] :], axis=0).compute(), want.sum(axis=0), rtol=1e-4)
+    with monkeypatch.context() as patch:
+        patch.setattr(views._Candidate, "view", lambda _: pytest.fail("looked for again"))
+        np.testing.assert_allclose(gr.sum(x[::3, 1:], axis=0).compute(), ref[::3, 1:].sum(axis=0), rtol=1e-4)
+
+
+def test_a_name_for_two_functions(x, on_gpu):
+    """As dask computes each of two arrays that a user gave one name."""
+    found = {}
+    for function in (np.sqrt, np.negative):
+        y = x.map_blocks(function, name="mine", dtype="f4")
+        found[function] = views.select_source(reduction(y, "sum")).view.chain.nodes[-1].func
+    assert found == {np.sqrt: np.sqrt, np.negative: np.negative}
+
+
+def test_views_that_are_kept_hold_no_chunks(x):
+    p = (x + 1).persist()
+    distributed.wait(p)
+    gr.argmax(p).compute()
+    gr.sum(p[::2], axis=0).compute()
+    layer = weakref.ref(p.dask.layers[p.name])
+    del p
+    gc.collect()
+    assert layer() is None
 
 
 def test_handles_of_slices_do_not_say_where_chunks_lie(x, ref, monkeypatch):

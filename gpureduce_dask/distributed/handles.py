@@ -19,8 +19,8 @@ from operator import getitem
 from typing import Any
 
 import numpy as np
-from dask.base import annotate, tokenize
-from dask.highlevelgraph import MaterializedLayer
+from dask.base import tokenize
+from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from ..errors import ArgumentError, message
 from ..planner import as_range
@@ -140,6 +140,7 @@ class HandleSet:
     when: float = -math.inf  # the scheduler said last that the chunks are there
     futures: dict[str, Any] = field(default_factory=dict)
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
+    views: dict[Any, Any] = field(default_factory=dict)  # of the array, by what tells them apart
 
     @property
     def is_placed(self) -> bool:
@@ -187,8 +188,9 @@ class HandleSet:
             missing = {key: w for w, key in self.keys.items() if key not in self.futures}
             if missing:
                 graph = {key: handle_task(key, self.shares[worker]) for key, worker in missing.items()}
-                with annotate(workers=missing.get, allow_other_workers=True):
-                    futures = client.get(graph, [*graph], sync=False)
+                # A layer, for of a mere dictionary dask makes a token of every chunk's key.
+                layer = MaterializedLayer(graph, annotations={"workers": missing.get, "allow_other_workers": True})
+                futures = client.get(HighLevelGraph({PREFIX: layer}, {PREFIX: set()}), [*graph], sync=False)
                 self.futures = self.futures | dict(zip(graph, futures, strict=True))
         return self.futures
 

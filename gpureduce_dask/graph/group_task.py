@@ -22,7 +22,7 @@ from ..distributed.handles import Coords, Handle
 from ..distributed.private import Alias, GraphNode, Task, TaskRef
 from ..operators.monoid import Bound
 from . import deferred
-from .reduce_tasks import Folding, GroupLayout, combine, made, reduce_chunk
+from .reduce_tasks import Folding, GroupLayout, combine, made, reduce_chunk, reduce_chunks
 
 Key = Any
 Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
@@ -115,26 +115,35 @@ def reduce_pieces(
 ) -> Any:
     """The partial of what a chain makes of parts of the chunks that a handle refers to."""
     (handle,) = handles
-    folding, views = Folding(bound), [node for node in chain.nodes if node.func in (deferred.SLICE, np.transpose)]
+    views = [node for node in chain.nodes if node.func in (deferred.SLICE, np.transpose)]
+    steps = chain.nodes[len(views) :]
     viewed = views[-1].key if views else chain.takes
-    known: dict[Any, Bound] = {}  # the operator of what the chain computes of a view, by the view's dtype
-    with deferred.group_task_inputs(handle.take(p.pick for p in pieces) if handle.is_here() else ()):
+    known: dict[Any, Bound | None] = {}  # the operator of what the chain computes of a view, by its kind
+    together: dict[Bound, list[tuple[Any, Piece]]] = {}  # views of what lies in the handle: they take no memory
+    folding, is_here = Folding(bound), handle.is_here()
+    with deferred.group_task_inputs(handle.take(p.pick for p in pieces) if is_here else ()):
         for piece in pieces:
             with made(handle.share.keys[piece.pick]):
                 have, cuts = {chain.takes: handle.take([piece.pick])[0]}, iter(piece.cuts)
-                own = known.get(have[chain.takes].dtype)
-                for node in chain.nodes if own is None else views:
-                    if node.func is deferred.SLICE:
-                        have[node.key] = have[node.args[0].key][next(cuts)]
-                    else:
+                for node in views:
+                    taken = have[node.args[0].key]
+                    have[node.key] = taken[next(cuts)] if node.func is deferred.SLICE else node(have)
+                kind = type(have[viewed]), have[viewed].dtype
+                own = known.get(kind) if steps else bound
+                if own is None or not is_here:
+                    for node in steps:
                         _finished(_make(node, have))
-                if own is None:
-                    own = deferred.operator_of(have[chain.gives], have[viewed], bound)
-                    if own is not None:
-                        known[have[chain.takes].dtype] = own
-                chunk = have[chain.gives if own is None else viewed]
+                    own = known[kind] = deferred.operator_of(have[chain.gives], have[viewed], bound)
+                if is_here and own is not None:
+                    together.setdefault(own, []).append((have[viewed], piece))
+                    continue
                 place = () if layout.shape is None else (tuple(slice(at, None) for at in piece.offset),)
-                folding.add(reduce_chunk(chunk, *place, bound=own or bound, axes=layout.axes, shape=layout.shape))
+                folding.add(reduce_chunk(have[chain.gives], *place, bound=bound, axes=layout.axes, shape=layout.shape))
+        for own, found in together.items():
+            found.sort(key=lambda each: each[0].shape)
+            chunks, offsets = [chunk for chunk, _ in found], [piece.offset for _, piece in found]
+            keys = [handle.share.keys[piece.pick] for _, piece in found]
+            folding.add(reduce_chunks([chunks], own, offsets, layout, keys))
     return combine(folding.pending(), bound=bound)
 
 

@@ -1,4 +1,4 @@
-"""Arrays that are views of a persisted one: slices of it with axes in another order, and on GPUs functions of elements.
+"""Arrays that are views of a persisted one: slices of it with axes in another order, and functions of elements.
 
 A chunk of such an array is a part of one chunk of the other, where that lies. So it is reduced as the persisted array
 is, by its handles, with what makes it of the chunk: no task has a part in it, and no graph to be optimised. What else a
@@ -26,6 +26,7 @@ from .group_task import Chain, Piece
 from .sources import GroupTask, Reduction
 
 LAYERS = 16  # of a graph, at most
+VIEWS_KEPT = 64  # of an array
 CUTS = (slice, int, type(None), type(...))  # what a view is indexed by
 VALUES = (str, int, float, tuple, np.generic, np.dtype)  # that their text tells from others
 Cut = tuple[Any, ...]
@@ -33,56 +34,100 @@ Cut = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class View:
-    """How an array is made of a persisted one: of its name, whose futures are the layer. ``parts`` has by each chunk's
-    coordinates those of the block that it is a part of, and the cuts that its chain makes."""
+    """How an array is made of a persisted one: of its name, in so many blocks along each axis. ``parts`` has by each
+    chunk's coordinates those of the block that it is a part of, and the cuts that its chain makes."""
 
     name: str
-    layer: Any
+    numblocks: Coords
     parts: Mapping[Coords, tuple[Coords, tuple[Cut, ...]]]
     chain: Chain
 
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An array whose first chunk is a part of one of a persisted array's, and how that chunk is made of it."""
+
+    x: Any
+    name: str
+    chain: Chain
+    form: Any
+    functions: frozenset[Any]
+
     @property
-    def numblocks(self) -> Coords:
-        """Blocks of the persisted array along each axis."""
-        return tuple(n + 1 for n in map(max, zip(*(key[1:] for key in self.layer.mapping), strict=True)))
+    def layer(self) -> Any:
+        return self.x.dask.layers[self.name]
+
+    @property
+    def client(self) -> Any:
+        return next(iter(self.layer.mapping.values())).client
+
+    @property
+    def is_cut(self) -> bool:
+        return any(node.func is deferred.SLICE for node in self.chain.nodes)
+
+    def view(self) -> View | None:
+        """The view, where all chunks are made as the first is."""
+        parts = self._parts()
+        if parts is None:
+            return None
+        numblocks = tuple(n + 1 for n in map(max, zip(*(key[1:] for key in self.layer.mapping), strict=True)))
+        return View(self.name, numblocks, parts, self.chain)
+
+    def _parts(self) -> Mapping[Coords, tuple[Coords, tuple[Cut, ...]]] | None:
+        every = product(*map(range, self.x.numblocks))
+        axes = _axes_of(self.x.dask.layers, self.x.name, self.name, self.x.numblocks)
+        if axes is not None:
+            return {coords: (tuple(coords[a] for a in axes), ()) for coords in every}
+        graph, parts = self.x.dask.to_dict(), {}
+        for coords in every:
+            each = _chain((self.x.name, *coords), self.name, graph)
+            if each is None or _form(each, self.functions) != self.form:
+                return None
+            cuts = tuple(node.args[1] for node in each.nodes if node.func is deferred.SLICE)
+            parts[coords] = each.takes[1:], cuts
+        return parts
 
 
 def find_view(x: Any) -> View | None:
     """What a dask array is a view of; None where it is none, or its chunks are not all made alike."""
+    candidate = _candidate(x)
+    return None if candidate is None else candidate.view()
+
+
+def _candidate(x: Any) -> _Candidate | None:
+    """An array that may be a view, by its first chunk, which tells of most arrays that they are none."""
     layers = x.dask.layers
     names = [name for name, layer in layers.items() if workers.are_of_futures(layer)]
-    if len(names) != 1 or x.name in names or len(layers) > LAYERS:
+    if len(names) != 1 or x.name in names or len(layers) > LAYERS or not all(x.numblocks):
         return None
     (name,), first = names, (x.name, *(0,) * x.ndim)
-    functions = deferred.PLAIN if meta.promises_device(x._meta) and deferred.fuses() else frozenset()
-    chain = _chain(first, name, x.dask.cull({first}).to_dict()) if all(x.numblocks) else None
+    functions = deferred.PLAIN if deferred.fuses() else frozenset()
+    chain = _chain(first, name, x.dask.cull({first}).to_dict())
     form = chain and _form(chain, functions)
-    if chain is None or form is None:
-        return None  # as most arrays are: the graph of one chunk tells
-    if all(_is_in_place(layer, x.numblocks) for key, layer in layers.items() if key != name):
-        return View(name, layers[name], {c: (c, ()) for c in product(*map(range, x.numblocks))}, chain)
-    graph, parts = x.dask.to_dict(), {}
-    for coords in product(*map(range, x.numblocks)):
-        each = _chain((x.name, *coords), name, graph)
-        if each is None or _form(each, functions) != form:
-            return None
-        cuts = tuple(node.args[1] for node in each.nodes if node.func is deferred.SLICE)
-        parts[coords] = each.takes[1:], cuts
-    return View(name, layers[name], parts, chain)
+    return None if chain is None or form is None else _Candidate(x, name, chain, form, functions)
 
 
-def _is_in_place(layer: Any, numblocks: Coords) -> bool:
-    """True for a layer of dask's blockwise whose blocks are all made alike, each of blocks of the same coordinates: its
-    graph need not be written to see that."""
+def _axes_of(layers: Mapping[str, Any], key: str, name: str, numblocks: Coords) -> Axes | None:
+    """The axis of an array that each axis of a persisted one has become, where only dask's blockwise stands between
+    them, whose graph need not be written to see that; None where anything else does."""
+    if key == name:
+        return tuple(range(len(numblocks)))
+    layer = layers.get(key)
     own: Any = getattr(layer, "output_indices", None)
     indices: Any = getattr(layer, "indices", None)
     blocks: Any = getattr(layer, "numblocks", None)
     if own is None or indices is None or blocks is None:
-        return False
+        return None
     if getattr(layer, "new_axes", True) or getattr(layer, "io_deps", True):
-        return False
-    same = all(tuple(index) == tuple(own) for _, index in indices if index is not None)
-    return same and all(tuple(each) == numblocks for each in blocks.values())
+        return None
+    found = set()
+    for source, index in {(source, tuple(index)) for source, index in indices if index is not None}:
+        moved = len(index) == len(own) and set(index) == set(own)
+        if not moved or tuple(blocks[source]) != tuple(numblocks[own.index(i)] for i in index):
+            return None
+        below = _axes_of(layers, source, name, blocks[source])
+        found.add(None if below is None else tuple(own.index(index[a]) for a in below))
+    return found.pop() if len(found) == 1 else None
 
 
 def _chain(key: Any, name: str, graph: Mapping[Any, Any]) -> Chain | None:
@@ -139,9 +184,15 @@ class ViewSource(sources.HandleSource):
     """The chunks of a view, where the handles of a persisted array refer to the blocks that they are parts of."""
 
     def __init__(
-        self, reduction: Reduction, view: View, handle_set: HandleSet, known: workers.Workers, dry_run: bool
+        self,
+        reduction: Reduction,
+        view: View,
+        layer: Any,
+        handle_set: HandleSet,
+        known: workers.Workers,
+        dry_run: bool,
     ) -> None:
-        super().__init__(reduction, [handle_set], [view.layer], known, dry_run)
+        super().__init__(reduction, [handle_set], [layer], known, dry_run)
         self.view = view
 
     slices = sources.Source.slices
@@ -168,18 +219,34 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
     """The source of a view's chunks, where they are worth handles; or None. A dry run makes none."""
     if len(reduction.arrays) > 1 or not reduction.bound.monoid.commutative or not meta.is_ours(reduction.x._meta):
         return None
-    view = find_view(reduction.x)
-    client = view and next(iter(view.layer.mapping.values())).client
-    if view is None or client is None:
+    candidate = _candidate(reduction.x)
+    if candidate is None or candidate.client is None:
         return None
-    handle_set, known = handles.find_handles(view.layer, client), workers.of_client(client)
+    client, layer = candidate.client, candidate.layer
+    handle_set, known = handles.find_handles(layer, client), workers.of_client(client)
+    is_known = meta.promises_device(reduction.x._meta) or not candidate.is_cut  # how much a handle would keep in memory
+    view = _known_view(candidate, handle_set) if handle_set is not None or is_known else None
+    if view is None:
+        return None
     if handle_set is None:
-        known, found = handles.survey(client, [(view.name, view.numblocks, view.layer)])
-        homes = handles.homes_of(view.layer, found[0]) if found else []
-        is_cut = any(cuts for _, cuts in view.parts.values())
-        is_known = meta.promises_device(reduction.x._meta) or not is_cut  # how much a handle would keep in memory
-        if not homes or not is_known or not sources.fit(reduction, homes, known):
+        known, found = handles.survey(client, [(view.name, view.numblocks, layer)])
+        homes = handles.homes_of(layer, found[0]) if found else []
+        if not homes or not sources.fit(reduction, homes, known):
             return None
         unknown = tuple((math.nan,) * n for n in view.numblocks)
-        handle_set = handles.keep_handles(view.layer, view.name, unknown, homes, known, is_placed=False)
-    return ViewSource(reduction, view, handle_set, known, dry_run)
+        handle_set = handles.keep_handles(layer, view.name, unknown, homes, known, is_placed=False)
+    return ViewSource(reduction, view, layer, handle_set, known, dry_run)
+
+
+def _known_view(candidate: _Candidate, handle_set: HandleSet | None) -> View | None:
+    """The view, which handles keep for the array's next reduction: a name and how a chunk is made tell it from others,
+    for dask names slices by what they are."""
+    if handle_set is None:
+        return candidate.view()
+    key = candidate.x.name, candidate.form
+    found: View | None = handle_set.views.get(key) or candidate.view()
+    if found is not None:
+        if len(handle_set.views) >= VIEWS_KEPT:
+            handle_set.views.clear()
+        handle_set.views[key] = found
+    return found
