@@ -166,7 +166,10 @@ def test_a_survey_tells_what_dask_does(client):
     p = persisted(client, x)
     client.amm.stop()  # it drops copies that nobody needs, every two seconds
     client.replicate([f for f in p.dask.values()][:5], n=3)
-    known, found = client.run_on_scheduler(workers.survey_scheduler, [(p.name, p.numblocks)])
+    known, found, nbytes = client.run_on_scheduler(workers.survey_scheduler, [(p.name, p.numblocks)] * 2)
+    assert nbytes == 2 * max(
+        client.run_on_scheduler(lambda dask_scheduler: [dask_scheduler.tasks[key].nbytes for key in p.__dask_graph__()])
+    )
     theirs, known = client.scheduler_info(n_workers=-1), dict(known)
     assert known.pop("id") == theirs["id"]
     (known,) = known.values()
@@ -175,7 +178,8 @@ def test_a_survey_tells_what_dask_does(client):
         assert mine["nthreads"] == info["nthreads"] and mine["memory_limit"] == info["memory_limit"]
         assert mine["metrics"].keys() == {"memory", "spilled_bytes"} <= info["metrics"].keys()
     assert not known
-    ((sets, which),) = found
+    (sets, which), again = found
+    assert again == (sets, which)
     holders = workers.survey(client, [(p.name, p.numblocks)])[1][0]
     assert [sets[i] for i in which] == holders
     assert {(p.name, *c): sorted(reduced) for c, reduced in handles.by_coords(p.numblocks, holders).items()} == {
@@ -653,9 +657,9 @@ def test_what_went_to_a_disk_is_held_by_no_handle(client, monkeypatch):
     p, survey = persisted(client, x), workers.survey_scheduler
 
     def spilled(arrays, dask_scheduler):
-        known, found = survey(arrays, dask_scheduler)
+        known, *found = survey(arrays, dask_scheduler)
         next(iter(known["workers"].values()))["metrics"]["spilled_bytes"] = {"memory": 0, "disk": 100}
-        return known, found
+        return known, *found
 
     monkeypatch.setattr(workers, "survey_scheduler", spilled)
     assert gr.sum(p).compute() == ref.sum()

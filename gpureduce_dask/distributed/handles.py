@@ -267,15 +267,19 @@ def _whole(start: float) -> int:
 Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
 
 
-def survey(client: Any, arrays: list[tuple[str, Coords, Any]]) -> tuple[workers.Workers, list[list[tuple[str, ...]]]]:
-    """The workers that hold each chunk of arrays, in C order; arrays are given by name, numbers of blocks and layer.
-    No arrays where not all chunks are in memory."""
+def survey(
+    client: Any, arrays: list[tuple[str, Coords, Any]]
+) -> tuple[workers.Workers, list[list[tuple[str, ...]]], int]:
+    """The workers that hold each chunk of arrays, in C order, and the bytes of their largest chunks together.
+
+    Arrays are given by name, numbers of blocks and layer. There are none where not all chunks are in memory.
+    """
     layers = [layer.mapping for _, _, layer in arrays]
     if not client.asynchronous and all(map(is_whole, layers)):
-        known, found = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays])
+        known, found, nbytes = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays])
         if found and all(map(all, found)):
-            return known, found
-    return workers.of_client(client), []
+            return known, found, nbytes
+    return workers.of_client(client), [], 0
 
 
 def is_whole(futures: Mapping[Any, Any]) -> bool:
@@ -308,7 +312,7 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
         if handle_set is not None:
             homes, known = list(handle_set.holders().values()), workers.of_client(first.client)
         else:
-            known, found = survey(first.client, [(name, numblocks, layer)])
+            known, found, _ = survey(first.client, [(name, numblocks, layer)])
             homes = [*found[0]] if found else []
         if homes:
             return by_coords(x.numblocks, [homes[i] for i in order]), known

@@ -132,14 +132,16 @@ def _has_package() -> bool:
 _has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the code, which the worker lacks
 
 
-def survey(client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]) -> tuple[Workers, list[list[tuple[str, ...]]]]:
-    """A cluster's workers, and those that hold each chunk, in C order, of arrays of these names and numbers of blocks;
-    of no array where the scheduler cannot say."""
+def survey(
+    client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]
+) -> tuple[Workers, list[list[tuple[str, ...]]], int]:
+    """A cluster's workers, those that hold each chunk, in C order, of arrays of these names and numbers of blocks, and
+    the bytes of their largest chunks together; of no array where the scheduler cannot say."""
     try:
-        known, found = client.run_on_scheduler(survey_scheduler, list(arrays))
+        known, found, nbytes = client.run_on_scheduler(survey_scheduler, list(arrays))
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
-        return of_client(client), []
-    return _remember(client, known), [[sets[i] for i in which] for sets, which in found]
+        return of_client(client), [], 0
+    return _remember(client, known), [[sets[i] for i in which] for sets, which in found], nbytes
 
 
 def mine() -> Any:
@@ -224,9 +226,9 @@ Holders = tuple[list[tuple[str, ...]], list[int]]
 
 def survey_scheduler(
     arrays: Sequence[tuple[str, tuple[int, ...]]], dask_scheduler: Any
-) -> tuple[dict[str, Any], list[Holders]]:
-    """The scheduler and its workers, as ``Client.scheduler_info`` has them, and who holds arrays of these names and
-    numbers of blocks."""
+) -> tuple[dict[str, Any], list[Holders], int]:
+    """The scheduler and its workers, as ``Client.scheduler_info`` has them, who holds arrays of these names and numbers
+    of blocks, and the bytes of their largest chunks together."""
     workers = {
         worker.address: {
             "nthreads": worker.nthreads,
@@ -237,7 +239,8 @@ def survey_scheduler(
     }
     tasks = dask_scheduler.tasks
     chunks = [[tasks.get((name, *c)) for c in product(*map(range, numblocks))] for name, numblocks in arrays]
-    return {"id": dask_scheduler.id, "workers": workers}, [*map(_holders, chunks)]
+    nbytes = sum(max((task.get_nbytes() for task in each if task is not None), default=0) for each in chunks)
+    return {"id": dask_scheduler.id, "workers": workers}, [*map(_holders, chunks)], nbytes
 
 
 def _holders(chunks: Sequence[Any]) -> Holders:

@@ -441,14 +441,14 @@ def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> Handl
         known = workers.of_client(client)
     else:
         arrays = [(a.name, a.numblocks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
-        known, found = handles.survey(client, arrays)
+        known, found, nbytes = handles.survey(client, arrays)
         if not found:
             for layer in layers:
                 workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
             return None
         homes = handles.homes_of(layers[0], found[0])
         apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
-        if apart or not fit(reduction, homes, known):
+        if apart or not fit(reduction, homes, known, nbytes):
             return PersistedSource(reduction, found[0], known)
         is_placed = reduction.shape is not None
         good = [
@@ -458,13 +458,12 @@ def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> Handl
     return HandleSource(reduction, good, layers, known, dry_run)
 
 
-def fit(reduction: Reduction, homes: list[str], known: workers.Workers) -> bool:
+def fit(reduction: Reduction, homes: list[str], known: workers.Workers, nbytes: int) -> bool:
     """True where handles are worth their tasks, and the workers hold their chunks with ease: a handle keeps them from
-    going to a disk. ``homes`` has each chunk's worker."""
+    going to a disk. ``homes`` has each chunk's worker, and ``nbytes`` bounds what each takes."""
     share = Counter(homes)
     if len(homes) < 2 * len(share) or known.crowded & share.keys():
         return False
-    each = 0 if math.isnan(reduction.chunk_bytes) else reduction.chunk_bytes
     if meta.promises_device(reduction.x._meta):
         return True
-    return all(n * each <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())
+    return all(n * nbytes <= known.memory.get(w, math.inf) * workers.HALF_FULL for w, n in share.items())

@@ -61,10 +61,6 @@ class _Candidate:
     def client(self) -> Any:
         return next(iter(self.layer.mapping.values())).client
 
-    @property
-    def is_cut(self) -> bool:
-        return any(node.func is deferred.SLICE for node in self.chain.nodes)
-
     def view(self) -> View | None:
         """The view, where all chunks are made as the first is."""
         parts = self._parts()
@@ -224,14 +220,13 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
         return None
     client, layer = candidate.client, candidate.layer
     handle_set, known = handles.find_handles(layer, client), workers.of_client(client)
-    is_known = meta.promises_device(reduction.x._meta) or not candidate.is_cut  # how much a handle would keep in memory
-    view = _known_view(candidate, handle_set) if handle_set is not None or is_known else None
+    view = _known_view(candidate, handle_set)
     if view is None:
         return None
     if handle_set is None:
-        known, found = handles.survey(client, [(view.name, view.numblocks, layer)])
+        known, found, nbytes = handles.survey(client, [(view.name, view.numblocks, layer)])
         homes = handles.homes_of(layer, found[0]) if found else []
-        if not homes or not sources.fit(reduction, homes, known):
+        if not homes or not sources.fit(reduction, homes, known, nbytes):
             return None
         unknown = tuple((math.nan,) * n for n in view.numblocks)
         handle_set = handles.keep_handles(layer, view.name, unknown, homes, known, is_placed=False)
