@@ -85,6 +85,9 @@ def start(
     -----
     Call it under ``if __name__ == "__main__":`` in a script, since worker processes import the script.
 
+    Worker processes import this package as they start, and then tell Python's garbage collector to leave alone what
+    they have (``gc.freeze``): to look at all of it would stop a worker for a tenth of a second every now and then.
+
     Examples
     --------
     >>> import dask.array as da
@@ -181,13 +184,18 @@ def _loopback(address: str) -> str:
 
 def _own(cluster: Any, pool: int | float | str | None = None) -> Client:
     """A client that closes the cluster too. With ``pool`` the GPU of each worker gets a memory pool of this size."""
+    from distributed import Nanny
+
+    from .distributed.device_pool import DevicePool
+    from .distributed.frozen_imports import FrozenImports
+
     try:
         client: Client = _client_class()(cluster)
         client.wait_for_workers(len(cluster.workers))
         if pool is not None:
-            from .distributed.device_pool import DevicePool
-
             client.register_plugin(DevicePool(pool))
+        if all(isinstance(worker, Nanny) for worker in cluster.workers.values()):  # each has a process of its own
+            client.register_plugin(FrozenImports())
         return client
     except BaseException:
         cluster.close()

@@ -20,13 +20,13 @@ TOOLS = {"tools"}  # which only measure and report
 # What is documented, or named in the docstring of what is: https://docs.dask.org, https://distributed.dask.org.
 DOCUMENTED = frozenset(
     """
-    dask dask.array dask.base dask.base.annotate dask.base.clone_key dask.base.compute dask.base.is_dask_collection
+    dask dask.array dask.base dask.base.clone_key dask.base.compute dask.base.is_dask_collection
     dask.base.tokenize dask.array.reductions dask.array.reductions.cumreduction dask.array.stats dask.delayed.delayed
     dask.highlevelgraph.HighLevelGraph dask.highlevelgraph.Layer dask.highlevelgraph.MaterializedLayer
     dask.array.core.Array dask.array.core dask.array.creation dask.array.optimization.optimize dask.array.routines
     dask.array.wrap dask.system.CPU_COUNT dask.utils.funcname dask.utils.parse_bytes dask.array.optimize
-    distributed distributed.CancelledError distributed.Client distributed.LocalCluster distributed.Reschedule
-    distributed.WorkerPlugin distributed.get_client distributed.get_worker distributed.wait
+    distributed distributed.CancelledError distributed.Client distributed.LocalCluster distributed.Nanny
+    distributed.Reschedule distributed.WorkerPlugin distributed.get_client distributed.get_worker distributed.wait
     """.split()
 )
 # Python's, the tracer's own, and one of NAMES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import pickle
 import sys
@@ -186,8 +187,18 @@ def test_a_cluster_of_processes():
                 return await gr.warm(other, ops=())
 
         assert set(client.sync(warm)) == set(workers)
+
+        # The collector leaves alone what workers have imported, also those that come later, and nothing of ours.
+        client.restart()
+        assert min(client.run(gc.get_freeze_count).values()) > 50_000
+        assert gc.get_freeze_count() == 0
     assert client.status == "closed" and cluster.status.name == "closed"
     assert not any(process.is_running() for process in processes)
+
+
+def test_workers_of_this_process_freeze_nothing():
+    with gr.cluster.start(1, gpu=False, processes=False, dashboard_address="127.0.0.1:0") as client:
+        assert [*client.run(gc.get_freeze_count).values()] == [0]
 
 
 def test_warming_reduces_in_each_of_the_ways_that_trees_do(monkeypatch):
