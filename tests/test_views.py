@@ -153,6 +153,39 @@ def test_a_name_for_two_functions(x, on_gpu):
     assert found == {np.sqrt: np.sqrt, np.negative: np.negative}
 
 
+def test_a_name_for_functions_of_two_slices(x, ref):
+    gr.argmax(x).compute()  # makes handles
+    for start in (2, 3, 50):
+        y = da.map_blocks(np.negative, x[start:], name="of a slice", dtype="f4")
+        np.testing.assert_allclose(gr.sum(y).compute(), -ref[start:].sum(dtype="f8"), rtol=1e-5)
+
+
+def test_the_number_of_a_constant_chunk_is_no_other_chunk_s(x, ref):
+    """A chunk of ones lies in memory as one element, which functions take as a number."""
+    columns = x[:, : CHUNKS[1]].rechunk(CHUNKS)
+    p = da.concatenate([da.ones(CHUNKS, chunks=CHUNKS, dtype="f4"), columns]).persist()
+    distributed.wait(p)
+    q = np.concatenate([np.ones(CHUNKS, "f4"), ref[:, : CHUNKS[1]]])
+    for make in (lambda x, m: m.where(x > 0.5, x, 0), lambda x, m: abs(x) * x, lambda x, m: (1 - x[::2]) * x[::2]):
+        for axis in (None, 0):
+            want = make(q, np).sum(axis=axis, dtype="f8")
+            np.testing.assert_allclose(gr.sum(make(p, da), axis=axis).compute(), want, rtol=1e-4)
+
+
+@pytest.mark.parametrize("function", ["sqrt", "exp", "negative", "abs", "square", "tanh"])
+def test_functions_beside_slices(x, function):
+    """Whichever comes first in the order of their names."""
+    gr.argmax(x).compute()  # makes handles
+    p = x.rechunk((100, -1)).persist()
+    distributed.wait(p)
+    of_dask, of_numpy, q = getattr(da, function), getattr(np, function), p.compute()
+    for side in (lambda x: x[:, :1], lambda x: x[:, ::-1], lambda x: x[:, 0][:, None]):
+        want = of_numpy(q) - side(q)
+        for axis in (None, 0, 1):
+            got = gr.sum(of_dask(p) - side(p), axis=axis).compute()
+            np.testing.assert_allclose(got, want.sum(axis=axis, dtype="f8"), rtol=1e-4, atol=1e-2)
+
+
 def test_views_that_are_kept_hold_no_chunks(x):
     p = (x + 1).persist()
     distributed.wait(p)

@@ -30,6 +30,7 @@ from .private import List, Task, TaskRef, as_tasks
 Coords = tuple[int, ...]
 
 PREFIX = "gr-handle-"  # of the keys of handles
+VIEWS_KEPT = 64  # of an array
 STALE = 10.0  # seconds after which a scheduler is asked again where chunks lie that have handles
 
 
@@ -140,7 +141,13 @@ class HandleSet:
     when: float = -math.inf  # the scheduler said last that the chunks are there
     futures: dict[str, Any] = field(default_factory=dict)
     layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
-    views: dict[Any, Any] = field(default_factory=dict)  # of the array, by what tells them apart
+    views: dict[Any, Any] = field(default_factory=dict)  # of the array, by what tells one from another
+
+    def keep_view(self, key: Any, view: Any) -> None:
+        """Keep what was found out about a view of the array, for the next reduction of it."""
+        if key not in self.views and len(self.views) >= VIEWS_KEPT:
+            self.views.clear()
+        self.views[key] = view
 
     @property
     def is_placed(self) -> bool:
@@ -270,9 +277,10 @@ Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
 def survey(
     client: Any, arrays: list[tuple[str, Coords, Any]]
 ) -> tuple[workers.Workers, list[list[tuple[str, ...]]], int]:
-    """The workers that hold each chunk of arrays, in C order, and the bytes of their largest chunks together.
+    """The workers that hold each chunk of arrays, in C order, and how many bytes a chunk of each takes together.
 
-    Arrays are given by name, numbers of blocks and layer. There are none where not all chunks are in memory.
+    Arrays are given by name, numbers of blocks and layer. There are none where not all chunks are in memory. Bytes are
+    those of the largest chunks.
     """
     layers = [layer.mapping for _, _, layer in arrays]
     if not client.asynchronous and all(map(is_whole, layers)):

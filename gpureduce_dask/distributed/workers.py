@@ -136,7 +136,7 @@ def survey(
     client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]
 ) -> tuple[Workers, list[list[tuple[str, ...]]], int]:
     """A cluster's workers, those that hold each chunk, in C order, of arrays of these names and numbers of blocks, and
-    the bytes of their largest chunks together; of no array where the scheduler cannot say."""
+    how many bytes a chunk of each takes together, at most; of no array where the scheduler cannot say."""
     try:
         known, found, nbytes = client.run_on_scheduler(survey_scheduler, list(arrays))
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
@@ -228,7 +228,7 @@ def survey_scheduler(
     arrays: Sequence[tuple[str, tuple[int, ...]]], dask_scheduler: Any
 ) -> tuple[dict[str, Any], list[Holders], int]:
     """The scheduler and its workers, as ``Client.scheduler_info`` has them, who holds arrays of these names and numbers
-    of blocks, and the bytes of their largest chunks together."""
+    of blocks, and how many bytes a chunk of each takes together, at most."""
     workers = {
         worker.address: {
             "nthreads": worker.nthreads,

@@ -29,6 +29,7 @@ Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next
 T = TypeVar("T")
 Making = Generator[Upload, None, T]  # of a value: it stops where a copy to a GPU is needed that may not be finished
 
+VIEWS = (deferred.SLICE, np.transpose)  # what a chain's views are made by
 AHEAD_BYTES = 512 * 2**20  # of copies to a GPU under way, above which no other chunk is begun
 
 
@@ -87,7 +88,8 @@ def _finished(making: Making[T]) -> T:
 
 @dataclass(frozen=True)
 class Chain:
-    """The tasks that make a chunk of what ``takes`` names, sources first. Each piece has its own cuts for slices."""
+    """The tasks that make a chunk of what ``takes`` names, sources first: views of it, and functions of the elements of
+    one view or of several. Each piece has its own cuts for slices."""
 
     takes: Key
     gives: Key
@@ -115,8 +117,8 @@ def reduce_pieces(
 ) -> Any:
     """The partial of what a chain makes of parts of the chunks that a handle refers to."""
     (handle,) = handles
-    views = [node for node in chain.nodes if node.func in (deferred.SLICE, np.transpose)]
-    steps = chain.nodes[len(views) :]
+    views = [node for node in chain.nodes if node.func in VIEWS]  # which depend on none but others
+    steps = [node for node in chain.nodes if node.func not in VIEWS]
     viewed = views[-1].key if views else chain.takes
     known: dict[Any, Bound | None] = {}  # the operator of what the chain computes of a view, by its kind
     together: dict[Bound, list[tuple[Any, Piece]]] = {}  # views of what lies in the handle: they take no memory
@@ -128,14 +130,17 @@ def reduce_pieces(
                 for node in views:
                     taken = have[node.args[0].key]
                     have[node.key] = taken[next(cuts)] if node.func is deferred.SLICE else node(have)
-                kind = type(have[viewed]), have[viewed].dtype
-                own = known.get(kind) if steps else bound
+                view = have[viewed]
+                # Of an array that repeats one number, steps may take that number, which is no other chunk's.
+                kind = type(view), view.dtype, any(view.strides)
+                own = bound if not steps else known.get(kind)
                 if own is None or not is_here:
                     for node in steps:
                         _finished(_make(node, have))
-                    own = known[kind] = deferred.operator_of(have[chain.gives], have[viewed], bound)
+                    if is_here:
+                        own = known[kind] = deferred.operator_of(have[chain.gives], view, bound) if kind[-1] else None
                 if is_here and own is not None:
-                    together.setdefault(own, []).append((have[viewed], piece))
+                    together.setdefault(own, []).append((view, piece))
                     continue
                 place = () if layout.shape is None else (tuple(slice(at, None) for at in piece.offset),)
                 folding.add(reduce_chunk(have[chain.gives], *place, bound=bound, axes=layout.axes, shape=layout.shape))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from typing import Any
 
@@ -26,7 +26,6 @@ from .group_task import Chain, Piece
 from .sources import GroupTask, Reduction
 
 LAYERS = 16  # of a graph, at most
-VIEWS_KEPT = 64  # of an array
 CUTS = (slice, int, type(None), type(...))  # what a view is indexed by
 VALUES = (str, int, float, tuple, np.generic, np.dtype)  # that their text tells from others
 Cut = tuple[Any, ...]
@@ -61,13 +60,21 @@ class _Candidate:
     def client(self) -> Any:
         return next(iter(self.layer.mapping.values())).client
 
+    @cached_property
+    def numblocks(self) -> Coords:
+        """Blocks of the persisted array along each axis."""
+        return tuple(n + 1 for n in map(max, zip(*(key[1:] for key in self.layer.mapping), strict=True)))
+
+    @property
+    def key(self) -> Any:
+        """What tells this array from others of the persisted one: the names of all its layers, since dask names slices
+        by what they take, and how a chunk is made, since users may give one name to several functions."""
+        return self.x.name, frozenset(self.x.dask.layers), self.form
+
     def view(self) -> View | None:
         """The view, where all chunks are made as the first is."""
         parts = self._parts()
-        if parts is None:
-            return None
-        numblocks = tuple(n + 1 for n in map(max, zip(*(key[1:] for key in self.layer.mapping), strict=True)))
-        return View(self.name, numblocks, parts, self.chain)
+        return None if parts is None else View(self.name, self.numblocks, parts, self.chain)
 
     def _parts(self) -> Mapping[Coords, tuple[Coords, tuple[Cut, ...]]] | None:
         every = product(*map(range, self.x.numblocks))
@@ -154,20 +161,25 @@ def _form(chain: Chain, functions: frozenset[Any]) -> Any:
     then these functions."""
     places, views, form = {chain.takes: -1}, {chain.takes}, []
     for place, node in enumerate(chain.nodes):
-        is_slice = node.func is deferred.SLICE and len(node.args) == 2
+        is_slice = node.func is deferred.SLICE
         args = node.args[:1] if is_slice else node.args
-        if is_slice or node.func is np.transpose:
+        if node.func in group_task.VIEWS:
             if not (isinstance(args[0], TaskRef) and args[0].key in views):
                 return None
             views.add(node.key)
         elif deferred.function_of(node) not in functions:
             return None
-        if is_slice and not (isinstance(node.args[1], tuple) and all(isinstance(c, CUTS) for c in node.args[1])):
+        if is_slice and not _is_plain(node.args[1:]):
             return None
         keys = tuple(("node", places[a.key]) if isinstance(a, TaskRef) else _argument_key(a) for a in args)
         form.append((id(node.func), keys, tuple((k, _argument_key(v)) for k, v in sorted(node.kwargs.items()))))
         places[node.key] = place
     return tuple(form)
+
+
+def _is_plain(index: Sequence[Any]) -> bool:
+    """True for the arguments of a slice that are one tuple of slices, numbers and new axes."""
+    return len(index) == 1 and isinstance(index[0], tuple) and all(isinstance(each, CUTS) for each in index[0])
 
 
 def _argument_key(value: Any) -> Any:
@@ -220,28 +232,17 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
         return None
     client, layer = candidate.client, candidate.layer
     handle_set, known = handles.find_handles(layer, client), workers.of_client(client)
-    view = _known_view(candidate, handle_set)
-    if view is None:
-        return None
+    homes: list[str] = []
     if handle_set is None:
-        known, found, nbytes = handles.survey(client, [(view.name, view.numblocks, layer)])
+        known, found, nbytes = handles.survey(client, [(candidate.name, candidate.numblocks, layer)])
         homes = handles.homes_of(layer, found[0]) if found else []
         if not homes or not sources.fit(reduction, homes, known, nbytes):
             return None
+    view = candidate.view() if handle_set is None else handle_set.views.get(candidate.key) or candidate.view()
+    if view is None:
+        return None
+    if handle_set is None:
         unknown = tuple((math.nan,) * n for n in view.numblocks)
         handle_set = handles.keep_handles(layer, view.name, unknown, homes, known, is_placed=False)
+    handle_set.keep_view(candidate.key, view)
     return ViewSource(reduction, view, layer, handle_set, known, dry_run)
-
-
-def _known_view(candidate: _Candidate, handle_set: HandleSet | None) -> View | None:
-    """The view, which handles keep for the array's next reduction: a name and how a chunk is made tell it from others,
-    for dask names slices by what they are."""
-    if handle_set is None:
-        return candidate.view()
-    key = candidate.x.name, candidate.form
-    found: View | None = handle_set.views.get(key) or candidate.view()
-    if found is not None:
-        if len(handle_set.views) >= VIEWS_KEPT:
-            handle_set.views.clear()
-        handle_set.views[key] = found
-    return found
