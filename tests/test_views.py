@@ -172,6 +172,19 @@ def test_the_number_of_a_constant_chunk_is_no_other_chunk_s(x, ref):
             np.testing.assert_allclose(gr.sum(make(p, da), axis=axis).compute(), want, rtol=1e-4)
 
 
+@pytest.mark.parametrize("row", range(6))
+def test_a_row_that_repeats_a_number_of_its_chunk(x, row):
+    """Of chunks that repeat a column, beside a slice that does not: whichever is last in the order of their names."""
+    columns = [np.random.default_rng(i).random((200, 1)) for i in range(3)]
+    p = da.concatenate([da.broadcast_to(da.from_array(c, chunks=-1), (200, 80)) for c in columns], axis=1).persist()
+    distributed.wait(p)
+    q = np.concatenate([np.broadcast_to(c, (200, 80)) for c in columns], axis=1)
+    for make in (lambda x, m: x[::2] - x[row], lambda x, m: m.where(x[::2] > x[row], x[::2], 0)):
+        for name in ("sum", "var", "argmax"):
+            got = getattr(gr, name)(make(p, da)).compute()
+            np.testing.assert_allclose(got, getattr(np, name)(make(q, np)), rtol=1e-6, err_msg=name)
+
+
 @pytest.mark.parametrize("function", ["sqrt", "exp", "negative", "abs", "square", "tanh"])
 def test_functions_beside_slices(x, function):
     """Whichever comes first in the order of their names."""

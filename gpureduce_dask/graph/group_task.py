@@ -131,8 +131,8 @@ def reduce_pieces(
                     taken = have[node.args[0].key]
                     have[node.key] = taken[next(cuts)] if node.func is deferred.SLICE else node(have)
                 view = have[viewed]
-                # Of an array that repeats one number, steps may take that number, which is no other chunk's.
-                kind = type(view), view.dtype, any(view.strides)
+                # Of a view that repeats one number, steps take that number, which is no other chunk's.
+                kind = type(view), view.dtype, all(any(each.strides) for each in have.values())
                 own = bound if not steps else known.get(kind)
                 if own is None or not is_here:
                     for node in steps:
