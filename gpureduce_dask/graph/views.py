@@ -232,17 +232,15 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
         return None
     client, layer = candidate.client, candidate.layer
     handle_set, known = handles.find_handles(layer, client), workers.of_client(client)
-    homes: list[str] = []
     if handle_set is None:
         known, found, nbytes = handles.survey(client, [(candidate.name, candidate.numblocks, layer)])
         homes = handles.homes_of(layer, found[0]) if found else []
         if not homes or not sources.fit(reduction, homes, known, nbytes):
             return None
-    view = candidate.view() if handle_set is None else handle_set.views.get(candidate.key) or candidate.view()
+        unknown = tuple((math.nan,) * n for n in candidate.numblocks)
+        handle_set = handles.keep_handles(layer, candidate.name, unknown, homes, known, is_placed=False)
+    view = handle_set.views.get(candidate.key) or candidate.view()
     if view is None:
         return None
-    if handle_set is None:
-        unknown = tuple((math.nan,) * n for n in view.numblocks)
-        handle_set = handles.keep_handles(layer, view.name, unknown, homes, known, is_placed=False)
     handle_set.keep_view(candidate.key, view)
     return ViewSource(reduction, view, layer, handle_set, known, dry_run)
