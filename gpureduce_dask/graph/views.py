@@ -43,7 +43,7 @@ class View:
 
 
 @dataclass(frozen=True)
-class _Candidate:
+class Candidate:
     """An array whose first chunk is a part of one of a persisted array's, and how that chunk is made of it."""
 
     x: Any
@@ -91,13 +91,7 @@ class _Candidate:
         return parts
 
 
-def find_view(x: Any) -> View | None:
-    """What a dask array is a view of; None where it is none, or its chunks are not all made alike."""
-    candidate = _candidate(x)
-    return None if candidate is None else candidate.view()
-
-
-def _candidate(x: Any) -> _Candidate | None:
+def find_candidate(x: Any) -> Candidate | None:
     """An array that may be a view, by its first chunk, which tells of most arrays that they are none."""
     layers = x.dask.layers
     names = [name for name, layer in layers.items() if workers.are_of_futures(layer)]
@@ -107,7 +101,7 @@ def _candidate(x: Any) -> _Candidate | None:
     functions = deferred.PLAIN if deferred.fuses() else frozenset()
     chain = _chain(first, name, x.dask.cull({first}).to_dict())
     form = chain and _form(chain, functions)
-    return None if chain is None or form is None else _Candidate(x, name, chain, form, functions)
+    return None if chain is None or form is None else Candidate(x, name, chain, form, functions)
 
 
 def _axes_of(layers: Mapping[str, Any], key: str, name: str, numblocks: Coords) -> Axes | None:
@@ -227,7 +221,7 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
     """The source of a view's chunks, where they are worth handles; or None. A dry run makes none."""
     if len(reduction.arrays) > 1 or not reduction.bound.monoid.commutative or not meta.is_ours(reduction.x._meta):
         return None
-    candidate = _candidate(reduction.x)
+    candidate = find_candidate(reduction.x)
     if candidate is None or candidate.client is None:
         return None
     client, layer = candidate.client, candidate.layer
