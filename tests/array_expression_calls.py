@@ -13,6 +13,7 @@ import traceback
 from types import SimpleNamespace
 
 import numpy as np
+from clusters import local_cluster
 
 # Chunks that divide neither size, a lazy array above NumPy data, and NaN in a third of another one.
 A = np.random.default_rng(7).normal(1, 2, (23, 17))
@@ -442,10 +443,10 @@ def check_cluster(gr, xp):
     """On workers: lazy chunks, and persisted ones where they lie, behind one handle a worker."""
     import dask
     from dask._task_spec import convert_legacy_graph
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     v = arrays(xp)
-    cluster = LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    cluster = local_cluster(2)
     with cluster, Client(cluster) as client:
         assert np.allclose(gr.mean(v.y, axis=0).compute(), Y.mean(0))
         assert np.allclose(client.compute(gr.cumsum(v.y, axis=0)).result(), Y.cumsum(0))

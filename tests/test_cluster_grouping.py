@@ -12,6 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from dask.graph_manipulation import bind, clone, wait_on
 from test_trees import AFFINE, compose
 from tiers import in_turn, one_in, only, slow
@@ -56,9 +57,7 @@ def taken(dask_scheduler):
 def cluster():
     with (
         dask.config.set({"distributed.scheduler.work-stealing": False}),
-        distributed.LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
-        ) as cluster,
+        local_cluster(4, memory_limit="2GiB") as cluster,
     ):
         yield cluster
 
@@ -762,14 +761,7 @@ def test_a_scheduler_that_is_started_anew():
     ref, x = values()
     port, client = 0, None
     for number in range(2):
-        with distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=False,
-            protocol="tcp",
-            dashboard_address=None,
-            scheduler_port=port,
-        ) as cluster:
+        with local_cluster(2, processes=False, protocol="tcp", scheduler_port=port) as cluster:
             port = int(cluster.scheduler_address.rpartition(":")[2])
             client = client or distributed.Client(cluster.scheduler_address)
             client.wait_for_workers(2, timeout=30)

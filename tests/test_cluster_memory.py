@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 
 import gpureduce_dask as gr
 
@@ -29,9 +30,7 @@ def client():
     }
     with (
         dask.config.set(settings),
-        distributed.LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="400MiB"
-        ) as cluster,
+        local_cluster(4, memory_limit="400MiB") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 
 import gpureduce_dask as gr
 from gpureduce_dask.device import faults
@@ -72,6 +73,7 @@ FORK = """
 import os, sys, warnings
 from gpureduce_dask.device import faults
 from gpureduce_dask.errors import DeviceError
+from clusters import local_cluster
 
 warnings.simplefilter("ignore")
 forgotten = []
@@ -145,10 +147,10 @@ def test_a_worker_with_a_nanny_exits(monkeypatch, caplog, nanny, error):
 
 @pytest.mark.slow
 def test_the_work_of_a_lost_worker_is_redone(tmp_path):
-    from distributed import Client, LocalCluster
+    from distributed import Client
 
     with (
-        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
+        local_cluster(1, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
     ):
         before = client.submit(os.getpid).result(timeout=60)

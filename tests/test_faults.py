@@ -19,6 +19,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from tiers import only
 
 import gpureduce_dask as gr
@@ -36,9 +37,7 @@ OPS = (gr.sum, gr.max, gr.argmin, gr.var)
 def cluster():
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 10}),
-        distributed.LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
-        ) as cluster,
+        local_cluster(WORKERS, memory_limit="2GiB") as cluster,
     ):
         yield cluster
 
@@ -324,9 +323,7 @@ def test_threads_of_one_client(client):
 @pytest.mark.slow
 def test_two_clusters_at_once(client):
     with (
-        distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
-        ) as other_cluster,
+        local_cluster(2, dashboard_address="127.0.0.1:0") as other_cluster,
         distributed.Client(other_cluster, set_as_default=False) as other,
     ):
         x, y = on_workers(client), on_workers(other)

@@ -14,6 +14,7 @@ pytest.importorskip("cupy", reason="its arrays lie over memory of the host")
 pytest.importorskip("distributed")
 
 import distributed
+from clusters import local_cluster
 from simt.backend import put
 
 import gpureduce_dask as gr
@@ -32,7 +33,7 @@ FORMS = {
 
 @pytest.fixture(scope="module")
 def x():
-    one = distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
+    one = local_cluster(1, processes=False)
     with one as cluster, distributed.Client(cluster):
         found = da.ones((300, 400), chunks=(100, 100), dtype="f4").persist()
         distributed.wait(found)

@@ -11,6 +11,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from dask.graph_manipulation import bind, clone
 from test_cluster_grouping import install, taken, wait_until
 from test_faults import wait_for_all
@@ -35,9 +36,7 @@ def cluster():
     }
     with (
         dask.config.set(settings),
-        distributed.LocalCluster(
-            n_workers=WORKERS, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
-        ) as cluster,
+        local_cluster(WORKERS, memory_limit="2GiB") as cluster,
     ):
         yield cluster
 

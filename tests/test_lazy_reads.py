@@ -12,6 +12,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from dask.callbacks import Callback
 
 import gpureduce_dask as gr
@@ -199,9 +200,7 @@ class Ran(distributed.diagnostics.plugin.SchedulerPlugin):
 @pytest.fixture(scope="module")
 def client():
     with (
-        distributed.LocalCluster(
-            n_workers=4, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
-        ) as cluster,
+        local_cluster(4, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         distributed.Client(cluster) as client,
     ):
         cluster.scheduler.add_plugin(Ran(), name="ran")

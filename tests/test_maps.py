@@ -10,6 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from expressions import REAL, call, sample, trees
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -391,7 +392,7 @@ def test_maps_travel_to_workers():
     distributed = pytest.importorskip("distributed")
     u, v = arrays()
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        local_cluster(2) as cluster,
         distributed.Client(cluster) as client,
     ):
         U, V = (client.persist(x) for x in chunked(u, v))

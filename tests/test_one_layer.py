@@ -8,6 +8,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from dask.array.optimization import optimize
 
 import gpureduce_dask as gr
@@ -19,7 +20,7 @@ distributed = pytest.importorskip("distributed")
 @pytest.fixture(scope="module")
 def x():
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        local_cluster(2, processes=False) as cluster,
         distributed.Client(cluster) as client,
     ):
         x = client.persist(da.from_array(np.arange(96.0).reshape(24, 4), chunks=(2, 2)).map_blocks(np.copy))

@@ -12,6 +12,7 @@ import dask.array as da
 import numpy as np
 import private_interfaces
 import pytest
+from clusters import local_cluster
 
 import gpureduce_dask as gr
 from gpureduce_dask.distributed import private
@@ -152,7 +153,7 @@ def client():
     distributed = pytest.importorskip("distributed")
     with (
         dask.config.set({"distributed.admin.tick.limit": "1m"}),
-        distributed.LocalCluster(n_workers=3, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        local_cluster(3, processes=False) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client

@@ -11,6 +11,7 @@ import time
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from dask.utils import key_split
 
 import gpureduce_dask as gr
@@ -103,7 +104,7 @@ def test_names_on_a_cluster():
     that has other tasks below it has another name, for a scheduler that has a key keeps what is new below it for good.
     """
     distributed = pytest.importorskip("distributed")
-    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None)
+    cluster = local_cluster(2)
     with cluster, distributed.Client(cluster) as client:
         lazy = names(*arrays())
         x, y, _ = arrays()

@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from dask._task_spec import Task
 
 import gpureduce_dask as gr
@@ -21,7 +22,7 @@ distributed = pytest.importorskip("distributed")
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        local_cluster(2, processes=False) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
@@ -71,7 +72,7 @@ def test_totals_are_found_where_chunks_lie(x):
 def test_one_worker_finds_totals_and_puts_them_in_order_in_one_task():
     """Steps are computed there too."""
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        local_cluster(1, processes=False) as cluster,
         distributed.Client(cluster),
     ):
         values = np.random.default_rng(5).random((90, 300))

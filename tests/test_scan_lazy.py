@@ -10,6 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 
 import gpureduce_dask as gr
 
@@ -21,7 +22,7 @@ made: Counter[int] = Counter()
 @pytest.fixture(scope="module")
 def client():
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        local_cluster(2, processes=False) as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client

@@ -10,6 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from test_cluster_grouping import install, persisted, run, taken
 from test_scans import OPTIONS, small, whole
 from tiers import in_turn
@@ -25,9 +26,7 @@ distributed = pytest.importorskip("distributed")
 def client():
     with (
         dask.config.set({"distributed.scheduler.work-stealing": False}),
-        distributed.LocalCluster(
-            n_workers=3, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit="2GiB"
-        ) as cluster,
+        local_cluster(3, memory_limit="2GiB") as cluster,
         distributed.Client(cluster) as client,
     ):
         client.wait_for_workers(3, timeout=30)

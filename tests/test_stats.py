@@ -9,6 +9,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 
 import gpureduce_dask as gr
 from gpureduce_dask import errors
@@ -168,7 +169,7 @@ def test_chunks_are_read_once_on_a_cluster(tmp_path):
     distributed = pytest.importorskip("distributed")
     options = {"processes": False, "dashboard_address": None, "local_directory": tmp_path}
     with (
-        distributed.LocalCluster(n_workers=1, threads_per_worker=2, **options) as cluster,
+        local_cluster(1, threads=2, **options) as cluster,
         distributed.Client(cluster),
     ):
         source = Source()

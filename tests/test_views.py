@@ -10,6 +10,7 @@ import dask
 import dask.array as da
 import numpy as np
 import pytest
+from clusters import local_cluster
 from dask.graph_manipulation import clone
 
 import gpureduce_dask as gr
@@ -66,7 +67,7 @@ def ref():
 
 @pytest.fixture(scope="module")
 def x(ref):
-    one = distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None)
+    one = local_cluster(1, threads=2, processes=False)
     with one as cluster, distributed.Client(cluster):
         found = da.from_array(ref, chunks=CHUNKS).persist()
         distributed.wait(found)
