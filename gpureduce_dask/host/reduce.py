@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -67,6 +67,40 @@ WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: sho
 # more states than these leave no room for elements in the first level of cache
 
 
+@dataclass(frozen=True)
+class Way:
+    """How chunks are read for an operator, whatever their shapes: ``maps`` are those of all parts, or none where one of
+    them takes elements as they are; ``are_sums`` says that states are added, and ``are_compiled`` that loops do all."""
+
+    budget: Budget
+    maps: tuple[Map, ...]
+    is_placed: bool
+    is_ordered: bool
+    are_sums: bool
+    are_compiled: bool
+
+
+def way_of(bound: Bound) -> Way:
+    """How chunks are read for this operator: found once, for it takes as long as a small chunk."""
+    return _way(bound, native.library() is not None)
+
+
+@lru_cache(maxsize=256)
+def _way(bound: Bound, has_loops: bool) -> Way:
+    parts = bound.parts
+    maps = tuple(of for part in parts if (of := map_of(part)) is not None)
+    are_added = all(part.monoid.fold in ADDED for part in parts)
+    compiled = [has_loops and _has_loops(part, part.elements[0]) for part in parts]
+    return Way(
+        _budget(bound),
+        maps if len(maps) == len(parts) else (),
+        any(part.indexed or part.monoid.fold is None for part in parts),
+        not bound.monoid.commutative,
+        are_added and all(c or native.adds(part.elements[0]) for part, c in zip(parts, compiled, strict=True)),
+        are_added and all(compiled),
+    )
+
+
 def reduce(
     chunks: Chunks,
     bound: Bound,
@@ -88,8 +122,8 @@ def reduce(
     keepdims = tuple(1 if a in axes else n for a, n in enumerate(shape))
     if 0 in shape:
         return _closed(bound.identities(keepdims), bound, before, final)
-    place = place or whole(shape)
-    placed, ordered = any(p.indexed or p.monoid.fold is None for p in bound.parts), not bound.monoid.commutative
+    place, way = place or whole(shape), way_of(bound)
+    placed, ordered = way.is_placed, way.is_ordered
     if 0 in arrays[0].strides and arrays[0].size >= REPEATED and not (placed or ordered):
         repeated = tuple(a for a, n in enumerate(shape) if n > 1 and not any(x.strides[a] for x in arrays))
         if repeated:
@@ -100,21 +134,20 @@ def reduce(
     turned = not (placed or ordered) and any(stride < 0 for stride in arrays[0].strides)
     if turned:
         arrays = tuple(x[turn] for x in arrays)
-    is_mapped = bool(_maps(bound))
+    is_mapped = bool(way.maps)
     layout = tiling_of(
         shape,
         tuple(x.strides for x in arrays),
         axes,
         place.steps(axes) if placed else (0,) * len(axes),
-        _budget(bound),
+        way.budget,
         placed or ordered,
         ordered,
         is_mapped or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    are_sums = _are_sums(bound)
-    is_whole = layout.direct and (math.prod(layout.extents) >= LARGE or not are_sums)
+    is_whole = layout.direct and (not way.are_sums or math.prod(layout.extents) >= LARGE)
     is_whole = is_whole or (is_mapped and not layout.keeps_between)  # a tile's values lie as it does, but without gaps
-    separate = () if is_whole or placed or ordered else layout.separate_axes(shape, are_sums)
+    separate = () if is_whole or placed or ordered else layout.separate_axes(shape, way.are_sums)
     if separate:
         folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
         for axis in separate:
@@ -247,7 +280,7 @@ def _short(bound: Bound) -> int:
 def _fill(cells: Array, walk: Walk, bound: Bound, start: int, is_added: bool = False, final: bool = False) -> None:
     """Every cell's state, from its tiles in order, or its result; where these ``is_added``, from what it is as well."""
     runs = walk.runs()
-    are_sums = not final and len(bound.parts) == 1 and _are_added(bound)
+    are_sums = not final and len(bound.parts) == 1 and way_of(bound).are_compiled
     for outer, inner in walk.cells():
         cell: Any = (*outer, *inner, ...)
         if are_sums and _may_put(part := cells[cell]):
@@ -289,7 +322,7 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     """The states of one tile's cells, of shape (outer, inner)."""
     where = walk.positions(tile[1], start)
     state: list[Array] = []
-    if maps := _maps(bound):  # computed of tiles as they lie: only what is reduced has to lie as a block
+    if maps := way_of(bound).maps:  # computed of tiles as they lie: only what is reduced has to lie as a block
         views = walk.views_of(*tile)
         for of in maps:
             values = [walk.as_block(value) for value in of.values(views)]
@@ -302,27 +335,9 @@ def _state(walk: Walk, tile: tuple[Slices, Slices, Slices], bound: Bound, start:
     return tuple(state)
 
 
-def _are_added(bound: Bound) -> bool:
-    """Whether compiled loops make the states of all parts, which take little time to combine."""
-    return all(part.monoid.fold in ADDED and _is_compiled(part, part.elements[0]) for part in bound.parts)
-
-
-def _are_sums(bound: Bound) -> bool:
-    """The same, or sums of integers, whose states NumPy adds."""
-    return all(
-        part.monoid.fold in ADDED and (_is_compiled(part, part.elements[0]) or native.adds(part.elements[0]))
-        for part in bound.parts
-    )
-
-
-def _is_compiled(bound: Bound, dtype: DType) -> bool:
-    return bound.monoid.fold in COMPILED and dtype in COMPILED_DTYPES and native.library() is not None
-
-
-def _maps(bound: Bound) -> list[Map]:
-    """The maps of all parts, or nothing where one of them takes elements as they are."""
-    maps = [of for part in bound.parts if (of := map_of(part)) is not None]
-    return maps if len(maps) == len(bound.parts) else []
+def _has_loops(bound: Bound, dtype: DType) -> bool:
+    """Whether compiled loops, where there are any, make the states of elements of this dtype."""
+    return bound.monoid.fold in COMPILED and dtype in COMPILED_DTYPES
 
 
 def _own(field: Array) -> Array:
@@ -352,7 +367,7 @@ def _fold(blocks: list[Array], bound: Bound) -> State:
     assert fold is not None
     outer, n, inner = blocks[0].shape
     times = min(WIDE // inner, n // DEEP)
-    is_compiled = _is_compiled(bound, blocks[0].dtype)
+    is_compiled = _has_loops(bound, blocks[0].dtype) and native.library() is not None
     if not commutes or inner == 1 or times < 2 or is_compiled or any(not _packed(b) for b in blocks):
         return fold(*blocks, None)
     even = n - n % times
