@@ -147,7 +147,7 @@ def reduce(
     )
     is_whole = layout.direct and (not way.are_sums or math.prod(layout.extents) >= LARGE)
     is_whole = is_whole or (is_mapped and not layout.keeps_between)  # a tile's values lie as it does, but without gaps
-    separate = () if is_whole or placed or ordered else layout.separate_axes(shape, way.are_sums)
+    separate = () if is_whole or placed or ordered else layout.separate_axes(shape)
     if separate:
         folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
         for axis in separate:
@@ -272,7 +272,7 @@ def _short(bound: Bound) -> int:
     fold = bound.monoid.fold
     if fold is None:
         return SHORT
-    counted = fold in COUNTING and bound.elements[0].kind == "b"
+    counted = fold in COUNTING and bound.elements[0].kind == "b" and native.library() is None
     size = LOOKED_UP if fold in POSITIONS else COMPARED if fold in ACROSS or counted else 0
     return min(SHORT, size // bound.elements[0].itemsize)
 

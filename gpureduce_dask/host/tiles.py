@@ -22,11 +22,10 @@ Slices = tuple[slice, ...]
 DEPTH = 32  # rows of a column tile at least, where the axis has them, and up to twice as many: wide rows are read at
 # full speed, but states of many cells take as long to combine as some rows to add
 CELLS = 1 << 14  # kept elements of a tile: its states are temporaries
-# Elements of a state at least where those of several axes are folded: else a copy takes less time. Compiled loops take
-# no call for a row, and sums of large chunks little time to combine: those of 5 MB and more of float64 in rows of 404,
-# 300 and 150 with gaps between them are 1.7, 1.5 and 1.4 times as fast as by copies (Xeon, 2026-11); but of 0.9 MB in
-# rows of 597 half as fast.
-FEW, FEW_ADDED, LARGE = 1 << 10, 1 << 7, 1 << 19
+# Elements of a state at least where those of several axes are folded: else a copy takes less time, of large chunks but
+# that of short rows. Extrema of float64 of (60, 200, 150) along its first and last axis take 0.4 of the time so, and
+# sums of (20, 20, 597) 1.3 times as long (EPYC, one thread, 2026-11).
+FEW, FEW_OF_LARGE, LARGE = 1 << 10, 1 << 7, 1 << 19
 ENOUGH = 1 << 13  # elements of a chunk from which on turning pays
 # Elements: a smaller tile that needs no copy takes longer than a larger one that does, for a tile costs 20-50 us and a
 # copied element 0.2 ns (EPYC, 2 cores, too).
@@ -77,7 +76,7 @@ class Tiling:
     direct: bool = False
     turned: bool = False  # a copy holds rows as columns, or columns as rows
 
-    def separate_axes(self, shape: tuple[int, ...], are_sums: bool) -> tuple[int, ...]:
+    def separate_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The chunk's reduced axes whose elements' states are folded afterwards; none where these would not be few.
 
         Axes that do not lie together would be copied; states of the others take less time to fold. Those axes are the
@@ -93,7 +92,7 @@ class Tiling:
         total, apart = math.prod(shape), abs(self.reduced[-2].strides[0])
         cells = math.prod(shape[a] for a in self.kept)
         width = size * math.prod(d.size for d in (*self.outer, *self.inner) if abs(d.strides[0]) < apart)
-        few = FEW_ADDED if are_sums and total >= LARGE else FEW
+        few = FEW_OF_LARGE if total >= LARGE else FEW
         of_rows = total // size if size >= few else total
         of_columns = cells * size if width >= RUN and total >= DEEP * cells * size else total
         if of_columns < of_rows:

@@ -47,7 +47,7 @@ SUMS = {"f": ("sum_float32", 1), "d": ("sum_float64", 1), "F": ("sum_float32", 2
 SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances, and extrema of columns
 SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
 TABLES = 4  # of counts, as in histogram.c
-ROW = 128  # elements of a row below which NumPy finds positions as fast
+ROW = 128  # elements of a row below which several reductions, one after another, take no longer
 F8 = np.dtype(np.float64)
 
 
@@ -236,7 +236,7 @@ def row_summary(block: Array, what: int, pivot: Array | None) -> RowSummary | No
     where the first of them is.
     """
     outer, n, _ = block.shape
-    loops = _rows_for(block[:, :, 0]) if block.dtype in ("f4", "f8") else None
+    loops = _loops_for(block) if n >= ROW and block.dtype in ("f4", "f8") else None
     if loops is None:
         return None
     kinds = ("f8", "f8", "f8", block.dtype, "i8", block.dtype, "i8")
@@ -255,27 +255,22 @@ def row_summary(block: Array, what: int, pivot: Array | None) -> RowSummary | No
     return found
 
 
-def positions(name: str, rows: Array) -> Array | None:
-    """Where along each row ``argmax`` or ``argmin`` finds the first extremum or NaN; None if not done here."""
-    outer, n = rows.shape
-    loops = _rows_for(rows) if rows.dtype in ("f4", "f8") else None
-    if loops is None:
-        return None
-    out = np.empty(outer, np.int64)
-    _call(loops[f"{name}_{rows.dtype.name}"], rows, *_sizes(outer, rows.strides[0], n), out)
-    return out
+def ones(block: Array) -> Array:
+    """Bools as bytes of 0 and 1: their own may be any."""
+    found: Array = (block.view(np.uint8) != 0).view(np.uint8)
+    return found
 
 
 def finds_extrema(dtype: DType) -> bool:
     """True where :func:`extrema` takes elements of this dtype."""
-    return f"{dtype.kind}{dtype.itemsize}" in SPREAD and library() is not None
+    return (dtype.kind == "b" or f"{dtype.kind}{dtype.itemsize}" in SPREAD) and library() is not None
 
 
 def extrema(name: str, block: Array) -> State | None:
     """The extrema over the middle axis that ``argmin``, ``argmax``, ``nanargmin`` or ``nanargmax`` finds, and where the
     first of each is, -1 where there is nothing but NaN to leave out; None if not done here.
 
-    Of blocks of shape (outer, n, inner), floats or integers, columns alone.
+    Of blocks of shape (outer, n, inner), floats, integers or bools, columns alone.
     """
     if block.dtype.kind != "f":
         name = name.removeprefix("nan")
@@ -283,10 +278,12 @@ def extrema(name: str, block: Array) -> State | None:
     loops = _loops_for(block) if is_done else None
     if loops is None:
         return None
-    shape = block.shape[0], block.shape[2]
+    shape, dtype = (block.shape[0], block.shape[2]), block.dtype
+    if dtype.kind == "b":
+        block = ones(block)
     best, at = np.empty(shape, block.dtype), np.empty(shape, np.int64)
     _reduce(loops[f"{name}_columns_{block.dtype.name}"], block, block.shape, best, at)
-    return best, at
+    return best.view(dtype), at
 
 
 def scan(name: str, block: Array, carry: Array, out: Array) -> Array | None:
@@ -417,11 +414,6 @@ def _loops_for(block: Array) -> ctypes.CDLL | None:
 def _loops_of(block: Array) -> ctypes.CDLL | None:
     """The loops, if it is worth a call."""
     return library() if block.size >= LEAST and block.flags.aligned and block.dtype.isnative else None
-
-
-def _rows_for(rows: Array) -> ctypes.CDLL | None:
-    """The loops of rows, if it is worth a call and neighbours in a row are neighbours in memory."""
-    return _loops_for(rows[:, :, None]) if rows.shape[1] >= ROW else None
 
 
 def _call(function: Callable[..., Any], array: Array, *others: Any) -> None:

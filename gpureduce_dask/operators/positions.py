@@ -120,8 +120,6 @@ def search(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> Array:
     A reduction reads memory a third faster than an arg-reduction: a long row is reduced stretch by stretch, and
     positions are looked up among the extrema of the stretches and in the first stretch that holds the row's.
     """
-    if (found := native.positions(arg.__name__, rows)) is not None:
-        return found
     outer, n = rows.shape
     if n * rows.itemsize < LONG or rows.dtype.str[1:] not in QUICK or not rows.flags.c_contiguous:
         return arg(rows, axis=1)
