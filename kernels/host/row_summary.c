@@ -13,8 +13,8 @@ enum {
 
 void sum_float32(const char *, int64_t outer, int64_t n, int64_t inner, const int64_t *step, double *, double *);
 void sum_float64(const char *, int64_t outer, int64_t n, int64_t inner, const int64_t *step, double *, double *);
-void deviations_float32(const char *row, int64_t n, const double *pivot, double *first, double *second);
-void deviations_float64(const char *row, int64_t n, const double *pivot, double *first, double *second);
+void deviations_float32(const float *row, int64_t n, const double *pivot, double *first, double *second);
+void deviations_float64(const double *row, int64_t n, const double *pivot, double *first, double *second);
 void argmin_float32(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
 void argmax_float32(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
 void argmin_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, int64_t *out);
@@ -46,7 +46,7 @@ void argmax_float64(const char *rows, int64_t outer, int64_t stride, int64_t n, 
                 }                                                                                                      \
                 if (*what & DEVIATIONS) {                                                                              \
                     double once, twice;                                                                                \
-                    deviations_##NAME((const char *)x, some, pivot + row, &once, &twice);                              \
+                    deviations_##NAME(x, some, pivot + row, &once, &twice);                                            \
                     first[row] += once;                                                                                \
                     second[row] += twice;                                                                              \
                 }                                                                                                      \

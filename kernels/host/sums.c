@@ -14,6 +14,7 @@ enum {
     // down, 16 ms, by strips of 1024 cells 21, NumPy 16 (a Xeon). A thread's stack of 192 KiB holds the states of so many.
     CELLS = 2048,
     SHARE = 64,      // of a cell's elements, those whose mean deviations are measured from
+    BEHIND = 256,    // elements of a row that are asked for ahead
 };
 
 // (hi, lo) += x, hi the nearest float64 (Knuth 1969). Where hi is not finite, lo means nothing.
@@ -172,30 +173,51 @@ INLINE double masked_narrow(float value, int64_t mask) {
         }                                                                                                              \
     }
 
-// The sum of a row of so few elements that a strip's states would take longer than they do: by lanes, as total has it.
-#define ROW_SUM(NAME, TYPE)                                                                                            \
-    INLINE double row_##NAME(const TYPE *restrict x, int64_t n) {                                                      \
-        double lane[LANES];                                                                                            \
-        int64_t j = 0;                                                                                                 \
-        EACH lane[k] = 0;                                                                                              \
-        for (; j + LANES <= n; j += LANES) EACH lane[k] += (double)x[j + k];                                           \
-        const int past = LANES - (int)(n - j);                                                                         \
-        if (j < n) EACH lane[k] += masked(x[n - LANES + k], -(int64_t)(k >= past));                                    \
+// What a row of neighbours adds up to, at least as many as there are lanes, in registers: of short rows a strip's states
+// would take longer than the elements do. Stretches go into a pair.
+#define ROW(NAME, TYPE)                                                                                                \
+    INLINE void stretch_##NAME(const TYPE *restrict x, int64_t n, double pivot, double *sum, double *square,           \
+                               int64_t *here, const int skip, const int squares) {                                     \
+        double lane[LANES], second[LANES];                                                                             \
+        int64_t there[LANES], j = 0;                                                                                   \
+        EACH lane[k] = second[k] = 0, there[k] = 0;                                                                    \
+        for (; j + LANES <= n; j += LANES) {                                                                           \
+            if (skip || squares) __builtin_prefetch(x + j + BEHIND);                                                   \
+            EACH ADD_TO_LANE(x[j + k], skip, -1)                                                                       \
+        }                                                                                                              \
+        if (j < n) { /* with as many before the last as fill a vector */                                               \
+            const int past = LANES - (int)(n - j);                                                                     \
+            EACH ADD_TO_LANE(x[n - LANES + k], 1, -(int64_t)(k >= past))                                               \
+        }                                                                                                              \
         fold_double(lane, LANES, 1);                                                                                   \
-        return lane[0];                                                                                                \
+        *sum = lane[0];                                                                                                \
+        if (squares) fold_double(second, LANES, 1);                                                                    \
+        if (squares) *square += second[0];                                                                             \
+        if (skip) fold_count(there, LANES, 1);                                                                         \
+        if (skip) *here += there[0];                                                                                   \
     }                                                                                                                  \
-    /* The same of a long one: sums of stretches go into a pair. */                                                    \
-    INLINE void long_row_##NAME(const TYPE *restrict x, int64_t n, double *hi, double *lo) {                           \
-        double high = 0, low = 0;                                                                                      \
-        for (int64_t i = 0; i < n;) {                                                                                  \
-            const int64_t some = n - i < 2 * LONG ? n - i : LONG;                                                      \
-            const double sum = row_##NAME(x + i, some);                                                                \
+    INLINE void row_##NAME(const TYPE *restrict x, int64_t n, double pivot, double *hi, double *lo, double *square,    \
+                           int64_t *here, const int skip, const int squares) {                                         \
+        double high = 0, low = 0, sum;                                                                                 \
+        for (int64_t i = 0, some; i < n; i += some) {                                                                  \
+            some = n - i < 2 * LONG ? n - i : LONG;                                                                    \
+            stretch_##NAME(x + i, some, pivot, &sum, square, here, skip, squares);                                     \
             ADD_TO_PAIR(high, low, sum)                                                                                \
-            i += some;                                                                                                 \
         }                                                                                                              \
         low = high - high == 0 ? low : 0;                                                                              \
         *hi = lo ? high : high + low;                                                                                  \
         if (lo) *lo = low;                                                                                             \
+    }
+// Adds an element to its lane, where the mask has ones, and, if some are left out, where it is a number.
+#define ADD_TO_LANE(element, some, mask)                                                                               \
+    {                                                                                                                  \
+        const double v = element;                                                                                      \
+        const int64_t one = (mask) & -(int64_t)(!skip | (v == v));                                                     \
+        double away = squares ? v - pivot : v;                                                                         \
+        if (some) away = masked(away, one);                                                                            \
+        lane[k] += away;                                                                                               \
+        if (squares) second[k] += away * away;                                                                         \
+        if (skip) there[k] -= one;                                                                                     \
     }
 
 // The sums of many cells of a few rows each, in registers.
@@ -225,14 +247,21 @@ INLINE double masked_narrow(float value, int64_t mask) {
                             double *hi, double *lo, int64_t *count, const int skip) {                                  \
         Lanes a;                                                                                                       \
         Totals t;                                                                                                      \
-        if (inner == 1 && !skip && n >= LANES && n < LONG && outer > 1) {                                              \
-            for (int64_t row = 0; row < outer; row++) hi[row] = row_##NAME((const T *)(rows + row * step[0]), n);      \
+        if (inner == 1 && n >= LANES && n < 2 * LONG) {                                                                \
+            for (int64_t row = 0; row < outer; row++) {                                                                \
+                int64_t here = 0;                                                                                      \
+                stretch_##NAME((const T *)(rows + row * step[0]), n, 0, hi + row, NULL, &here, skip, 0);               \
+                if (skip) count[row] = here;                                                                           \
+            }                                                                                                          \
             if (lo) memset(lo, 0, (size_t)outer * sizeof *lo);                                                         \
             return;                                                                                                    \
         }                                                                                                              \
-        if (inner == 1 && !skip && n >= LONG && step[1] == sizeof(T)) {                                                \
-            for (int64_t row = 0; row < outer; row++)                                                                  \
-                long_row_##NAME((const T *)(rows + row * step[0]), n, hi + row, lo ? lo + row : NULL);                 \
+        if (inner == 1 && n >= LANES) {                                                                                \
+            for (int64_t row = 0; row < outer; row++) {                                                                \
+                int64_t here = 0;                                                                                      \
+                row_##NAME((const T *)(rows + row * step[0]), n, 0, hi + row, lo ? lo + row : NULL, NULL, &here, skip, 0);\
+                if (skip) count[row] = here;                                                                           \
+            }                                                                                                          \
             return;                                                                                                    \
         }                                                                                                              \
         if (inner >= NARROW && !skip && n <= FEW) {                                                                    \
@@ -265,14 +294,46 @@ INLINE double masked_narrow(float value, int64_t mask) {
         spreads_##NAME(x, outer, n, inner, step, count, mean, lost, m2, 1);                                            \
     }
 
+// The mean and the sum of squared deviations from it, of what deviations from a pivot, and their squares, add up to.
+INLINE void settle(double there, double pivot, double first, double *restrict mean, double *restrict lost,
+                   double *restrict square) {
+    const double slip = first / (there > 1 ? there : 1), spread = *square - first * slip;
+    const double sum = pivot + slip, shadow = sum - pivot, error = (pivot - (sum - shadow)) + (slip - shadow);
+    const double number = first - first == 0 && *square - *square != 0 ? *square : spread;
+    *mean = sum;
+    *lost = sum - sum == 0 ? error : 0;
+    *square = number < 0 ? 0 : number;
+}
+
 // Of each cell its count, its mean, as a pair or, where `lost` is NULL, rounded, and the sum of squared deviations from
 // it. They are measured from the mean of the first sixty-fourth of the cell's elements, or of all where those are but
 // NaN: its square distance to the mean of all is at most 64 variances, and that bounds what cancellation costs.
 #define SPREAD(NAME, T)                                                                                                \
+    INLINE void spread_row_##NAME(const T *x, int64_t n, double *count, double *mean, double *lost, double *m2,        \
+                                  const int skip) {                                                                    \
+        const int64_t share = n < SHARE * LANES ? LANES : (n + SHARE - 1) / SHARE;                                     \
+        double pivot = 0, first, low, square = 0;                                                                      \
+        int64_t here = 0;                                                                                              \
+        row_##NAME(x, share, 0, &pivot, NULL, NULL, &here, skip, 0);                                                   \
+        if (skip && !here) row_##NAME(x, n, 0, &pivot, NULL, NULL, &here, skip, 0);                                    \
+        pivot /= !skip ? (double)share : (double)(here > 1 ? here : 1);                                                \
+        here = 0;                                                                                                      \
+        row_##NAME(x, n, pivot, &first, &low, &square, &here, skip, 1);                                                \
+        *count = (double)(skip ? here : n);                                                                            \
+        settle(*count, pivot, first, mean, &low, &square);                                                             \
+        if (lost) *lost = low;                                                                                         \
+        *m2 = square;                                                                                                  \
+    }                                                                                                                  \
     INLINE void spreads_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,         \
                                double *count, double *mean, double *lost, double *m2, const int skip) {                \
         Lanes a;                                                                                                       \
         Totals t;                                                                                                      \
+        if (inner == 1 && n > SHORT) {                                                                                 \
+            for (int64_t row = 0; row < outer; row++)                                                                  \
+                spread_row_##NAME((const T *)(rows + row * step[0]), n, count + row, mean + row,                       \
+                                  lost ? lost + row : NULL, m2 + row, skip);                                           \
+            return;                                                                                                    \
+        }                                                                                                              \
         EACH_STRIP(T, strip_of(inner, 1), {                                                                            \
             int64_t end = (n + SHARE - 1) / SHARE;                                                                     \
             for (int64_t j = 0; j < cells; j++) a.pivot[j] = 0;                                                        \
@@ -285,14 +346,8 @@ INLINE double masked_narrow(float value, int64_t mask) {
                     a.pivot[j] = t.hi[j] / (!skip ? (double)end : (double)(t.here[j] > 1 ? t.here[j] : 1));            \
             }                                                                                                          \
             for (int64_t j = 0; j < cells; j++) {                                                                      \
-                const double there = (double)(skip ? t.here[j] : n), p = a.pivot[j];                                   \
-                const double first = t.hi[j], square = t.square[j], slip = first / (there > 1 ? there : 1);            \
-                const double spread = square - first * slip, sum = p + slip, shadow = sum - p;                         \
-                const double error = (p - (sum - shadow)) + (slip - shadow);                                           \
-                const double number = first - first == 0 && square - square != 0 ? square : spread;                    \
-                t.hi[j] = sum, a.sum[j] = there;                                                                       \
-                t.lo[j] = sum - sum == 0 ? error : 0;                                                                  \
-                t.square[j] = number < 0 ? 0 : number;                                                                 \
+                a.sum[j] = (double)(skip ? t.here[j] : n);                                                             \
+                settle(a.sum[j], a.pivot[j], t.hi[j], t.hi + j, t.lo + j, t.square + j);                               \
             }                                                                                                          \
             for (int64_t j = 0; j < cells; j++) count[at + j] = a.sum[j];                                              \
             for (int64_t j = 0; j < cells; j++) mean[at + j] = t.hi[j];                                                \
@@ -307,18 +362,16 @@ INLINE double masked_narrow(float value, int64_t mask) {
 
 // Of a row its elements' sums of deviations from a pivot, and of their squares.
 #define DEVIATIONS(NAME, T)                                                                                            \
-    EACH_PROCESSOR void deviations_##NAME(const char *x, int64_t n, const double *pivot, double *first,                \
-                                          double *second) {                                                            \
-        Lanes a;                                                                                                       \
-        Totals t;                                                                                                      \
-        a.pivot[0] = *pivot;                                                                                           \
-        total_##NAME(x, n, sizeof(T), 1, &a, &t, 0, 1);                                                                \
-        *first = t.hi[0], *second = t.square[0];                                                                       \
+    EACH_PROCESSOR void deviations_##NAME(const T *x, int64_t n, const double *pivot, double *first, double *second) { \
+        double low;                                                                                                    \
+        int64_t here = 0;                                                                                              \
+        *second = 0;                                                                                                   \
+        row_##NAME(x, n, *pivot, first, &low, second, &here, 0, 1);                                                    \
     }
 
 #define FLOATS(NAME, T)                                                                                                \
-    TAKE(NAME, T) ROW_SUM(NAME, T) FEW_ROWS(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
-#define INTEGERS(NAME, T) TAKE(NAME, T) SPREAD(NAME, T)
+    TAKE(NAME, T) ROW(NAME, T) FEW_ROWS(NAME, T) SUM(NAME, T) SPREAD(NAME, T) PRESENT(NAME, T) DEVIATIONS(NAME, T)
+#define INTEGERS(NAME, T) TAKE(NAME, T) ROW(NAME, T) SPREAD(NAME, T)
 
 // The sum of pairs (a, b) and (c, d), renormalised: its `whole` is the nearest float64, and `left` is 0 where that is
 // not finite.
