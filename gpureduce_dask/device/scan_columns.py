@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import re
-import struct
 from dataclasses import dataclass
 
 from . import scan_task
@@ -22,8 +21,8 @@ from .scan_task import (
     Step,
     chain_tile_states,
     flag,
+    strip_words,
 )
-from .task import div_words, walk_words
 from .tuning import PROCESSORS
 
 LANES = 32
@@ -214,23 +213,11 @@ class _RowLayout:
             return 0
         return rows * self.row + (32 + -rows * self.row % 16 if self.joined else 0)
 
-    def words(self, rows: int) -> bytes:
+    def words(self, rows: int) -> list[int]:
         packs = self.pitch // 16
         inverse = -(-(1 << 16) // packs) if packs else 0
-        return struct.pack(
-            "12q",
-            *(
-                self.step,
-                self.pitch,
-                self.step % 16,
-                self.column_step,
-                self.low,
-                self.high,
-                self.joined,
-                self.share(rows),
-            ),
-            *(packs, LANES // max(1, packs), inverse, self.size - self.column_step),
-        )
+        lies = [self.step, self.pitch, self.step % 16, self.column_step, self.low, self.high, int(self.joined)]
+        return [*lies, self.share(rows), packs, LANES // max(1, packs), inverse, self.size - self.column_step]
 
 
 @dataclass(frozen=True)
@@ -332,13 +319,7 @@ def words(
     length, columns, lead, chains = sizes
     tiles, rows = chains * cut.links, cut.row_groups * cut.rows
     numbers = (length, columns, cut.strips, cut.width, lead, chains, cut.links, cut.rows, cut.row_groups, tiles, *steps)
-    return (
-        struct.pack("11Qq", *numbers)
-        + struct.pack("2d", *option)
-        + struct.pack("12Q", *div_words(chains), *div_words(cut.strips), *div_words(cut.width), *div_words(length))
-        + b"".join(layout.words(rows) for layout in (*layouts, _NONE)[:2])
-        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(planes)))
-    )
+    return strip_words(numbers, option, [word for each in (*layouts, _NONE)[:2] for word in each.words(rows)], planes)
 
 
 def _may_overlap(op: Operator, lane_columns: int, column_stride: int, exclusive: bool) -> bool:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import struct
 from dataclasses import dataclass
 
 from .layout import Dim
-from .scan_task import STAGES, WRITE_DELAY, Operands, Operator, Plan, Step, chain_tile_states
-from .task import div_words, walk_words
+from .scan_task import STAGES, WRITE_DELAY, Operands, Operator, Plan, Step, chain_tile_states, strip_words
 
 LANES, STATE_SLOTS = 32, WRITE_DELAY + 1
 FEWEST_STATES = 8  # that a tile publishes, so that those of neighbouring tiles lie apart
@@ -89,16 +87,8 @@ def launch(op: Operator, contiguous: ContiguousRows, kernel: str, tiles: Tiles, 
     each = tiles.published_bytes or max(FEWEST_STATES, contiguous.width) * 16 * -(-tiles.lane_state_bytes // 8)
     tile_states = planes * chain_tile_states(links // tiles.cluster_blocks, tiles.anchored, tiles.radix) * each
     shape = (contiguous.length, contiguous.width, 1, contiguous.width, 0, contiguous.count)
-    divisors = (contiguous.count, 1, contiguous.width, contiguous.length)
-    members = (
-        struct.pack(
-            "11Qq", *shape, links, tiles.rows, tiles.row_groups, planes * links, contiguous.width, -1 if reverse else 1
-        )
-        + struct.pack("2d", *op.option)
-        + struct.pack("12Q", *(word for n in divisors for word in div_words(n)))
-        + bytes(8 * LAYOUT_WORDS)
-        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(contiguous.planes)))
-    )
+    numbers = (*shape, links, tiles.rows, tiles.row_groups, planes * links, contiguous.width, -1 if reverse else 1)
+    members = strip_words(numbers, op.option, [0] * LAYOUT_WORDS, contiguous.planes)
     blocks = min(planes * links, processors // tiles.cluster_blocks * tiles.cluster_blocks)
     step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
     return Plan((step,), members, tile_states + 16, True, (0, 0))

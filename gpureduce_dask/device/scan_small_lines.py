@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .layout import Dim
 from .scan_task import ENTRY, Operands, Operator, Plan, Step, flag, is_contiguous, words
-from .task import div_words, walk_words
+from .task import div_words, packed, walk_words
 
 LANES = 32
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
@@ -294,9 +294,9 @@ class PlaneLayout:
         """Bytes of shared memory for as many."""
         return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
-    def words(self, share: int) -> bytes:
+    def words(self, share: int) -> list[int]:
         """``share``: of shared memory, 0 where results take the place of elements."""
-        return struct.pack("8q", self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column)
+        return [self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column]
 
 
 @dataclass(frozen=True)
@@ -353,11 +353,11 @@ def small_lines(
         LANES * warps,
         warps * (STAGED_SHARES * shares[0] + shares[1]) + table,
     )
+    layouts = [word for each, share in zip(planes.layouts, shares, strict=True) for word in each.words(share)]
     members = (
-        struct.pack("6Q", tiles, length, planes.count, count, planes.rows, planes.columns)
-        + b"".join(layout.words(share) for layout, share in zip(planes.layouts, shares, strict=True))
+        packed(tiles, length, planes.count, count, planes.rows, planes.columns, *layouts)
         + struct.pack("2d", *op.option)
-        + struct.pack("52Q", *(n & ((1 << 64) - 1) for n in (*div_words(of_run), *walk_words(planes.runs))))
+        + packed(*div_words(of_run), *walk_words(planes.runs))
     )
     ends = [(length - 1) * s[arrays.axis] if reverse else 0 for s in arrays.strides]
     return Plan((step,), members, starts=tuple(ends), waste=waste)

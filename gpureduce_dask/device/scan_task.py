@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ..errors import ArgumentError, message
 from .layout import Dim
-from .task import div_words, walk_words
+from .task import div_words, packed, walk_words
 
 SINGLE_PASS = "look-back"
 METHODS = (SINGLE_PASS, "reduce-then-scan")
@@ -210,8 +210,19 @@ def words(
     bits = (length - 1).bit_length()
     short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
     return (
-        struct.pack("6Q2q3q3q2Q", *numbers, flags[0], step_index, *steps, *units, *short)
+        packed(*numbers, flags[0], step_index, *steps, *units, *short)
         + struct.pack("2d", *option)
-        + struct.pack("6Q", *divs)
-        + struct.pack("98Q", *(n & ((1 << 64) - 1) for n in (*walk_words(walk), *walk_words(flags[1]))))
+        + packed(*divs, *walk_words(walk), *walk_words(flags[1]))
     )
+
+
+def strip_words(
+    numbers: Sequence[int], option: tuple[float, float], row_layouts: Sequence[int], planes: Sequence[Dim]
+) -> bytes:
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh).
+
+    ``numbers``: from ``length`` to ``step_out``. ``row_layouts``: of two operands, zeros where kernels use none.
+    """
+    length, _, strips, width, _, chains, *_ = numbers
+    divs = [word for n in (chains, strips, width, length) for word in div_words(n)]
+    return packed(*numbers) + struct.pack("2d", *option) + packed(*divs, *row_layouts, *walk_words(planes))
