@@ -2,44 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from .layout import Dim
-from .scan_task import STAGES, WRITE_DELAY, Operands, Operator, Plan, Step, chain_tile_states, strip_words
+from .scan_task import LANES, PACK, Plan, Scan, Step, chain_tile_states, strip_words
 
-LANES, STATE_SLOTS = 32, WRITE_DELAY + 1
 FEWEST_STATES = 8  # that a tile publishes, so that those of neighbouring tiles lie apart
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
-PACK = 16  # bytes that are copied together
 LAYOUT_WORDS = 2 * 12  # of ``Strips``, used by strips of columns alone
-
-
-@dataclass(frozen=True)
-class ContiguousRows:
-    """Planes of rows, the same in both arrays."""
-
-    width: int  # columns
-    length: int  # rows of a plane
-    planes: tuple[Dim, ...]
-    sizes: tuple[int, int]  # bytes of an element and of a result
-    lead: int  # elements that lack before the first one, so that packs are aligned
-
-    @property
-    def count(self) -> int:
-        """Planes."""
-        return math.prod(dim.size for dim in self.planes)
-
-    @property
-    def follows(self) -> bool:
-        """True where one plane follows another in memory."""
-        each = [self.length * self.width * n for n in self.sizes]
-        return len(self.planes) <= 1 and all([dim.a, dim.c] == each for dim in self.planes)
-
-    @property
-    def bytes_each(self) -> int:
-        """Of shared memory, for an element of a tile."""
-        return STAGES * self.sizes[0] + (0 if self.sizes[0] == self.sizes[1] else self.sizes[1])
 
 
 @dataclass(frozen=True)
@@ -58,37 +27,33 @@ class Tiles:
     cluster_blocks: int = 1  # tiles that are published as one
 
 
-def contiguous_rows(op: Operator, arrays: Operands) -> ContiguousRows | None:
-    """The arrays, where rows lie one after another in both and packs are aligned at the same elements."""
-    kept, sizes = arrays.line_dims(), (*op.itemsizes, op.out_bytes)
-    if len(sizes) != 2 or not kept or any(n > PACK or n & (n - 1) for n in sizes):
+def lead_of(scan: Scan) -> int | None:
+    """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
+    in both arrays, or packs are not aligned at the same elements."""
+    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs:
         return None
-    *planes, columns = kept
-    (a, b), steps = sizes, [s[arrays.axis] for s in arrays.strides]
-    if columns.size < 2 or [columns.a, columns.c, *steps] != [a, b, columns.size * a, columns.size * b]:
+    (a, b), width = scan.sizes, scan.columns.size
+    steps = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
+    if width < 2 or scan.apart(scan.columns) != (a, b) or steps != (width * a, width * b):
         return None
-    offsets = [arrays.phases, *((dim.a, dim.c) for dim in planes)]
+    offsets = [scan.arrays.phases, *map(scan.apart, scan.planes)]
     if not all(any((n * a - p) % PACK == 0 and (n * b - q) % PACK == 0 for n in range(PACK)) for p, q in offsets):
         return None
-    lead = arrays.phases[0] // a if a <= b else arrays.phases[1] // b
-    return ContiguousRows(columns.size, arrays.shape[arrays.axis], tuple(planes), (a, b), lead)
+    return scan.arrays.phases[0] // a if a <= b else scan.arrays.phases[1] // b
 
 
-def launch(op: Operator, contiguous: ContiguousRows, kernel: str, tiles: Tiles, reverse: bool, processors: int) -> Plan:
+def launch(scan: Scan, lead: int, kernel: str, tiles: Tiles) -> Plan:
     """The plan, of one launch."""
-    planes = 1 if tiles.joined else contiguous.count
-    positions = contiguous.length * contiguous.width * contiguous.count // planes + (
-        contiguous.lead if planes == 1 else PACK - 1
-    )
-    links = (
-        -(-positions // (tiles.cluster_blocks * tiles.row_groups * tiles.rows * contiguous.width))
-        * tiles.cluster_blocks
-    )
-    each = tiles.published_bytes or max(FEWEST_STATES, contiguous.width) * 16 * -(-tiles.lane_state_bytes // 8)
-    tile_states = planes * chain_tile_states(links // tiles.cluster_blocks, tiles.anchored, tiles.radix) * each
-    shape = (contiguous.length, contiguous.width, 1, contiguous.width, 0, contiguous.count)
-    numbers = (*shape, links, tiles.rows, tiles.row_groups, planes * links, contiguous.width, -1 if reverse else 1)
-    members = strip_words(numbers, op.option, [0] * LAYOUT_WORDS, contiguous.planes)
-    blocks = min(planes * links, processors // tiles.cluster_blocks * tiles.cluster_blocks)
+    width, count = scan.columns.size, scan.plane_count
+    chains = 1 if tiles.joined else count
+    positions = scan.length * width * count // chains + (lead if chains == 1 else PACK - 1)
+    clusters = -(-positions // (tiles.cluster_blocks * tiles.row_groups * tiles.rows * width))
+    links = clusters * tiles.cluster_blocks
+    each = tiles.published_bytes or max(FEWEST_STATES, width) * 16 * -(-tiles.lane_state_bytes // 8)
+    tile_states = chains * chain_tile_states(clusters, tiles.anchored, tiles.radix) * each
+    shape = (scan.length, width, 1, width, 0, count)
+    numbers = (*shape, links, tiles.rows, tiles.row_groups, chains * links, width, -1 if scan.reverse else 1)
+    members = strip_words(numbers, scan.op.option, [0] * LAYOUT_WORDS, scan.planes)
+    blocks = min(chains * links, scan.gpu.processors // tiles.cluster_blocks * tiles.cluster_blocks)
     step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
     return Plan((step,), members, tile_states + 16, True, (0, 0))
