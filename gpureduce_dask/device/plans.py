@@ -41,6 +41,11 @@ class Operator:
         return bool(sizes & self.itemsizes[0])
 
     @property
+    def is_heavy(self) -> bool:
+        """Whether its states are large, and to fold them costs more than of others."""
+        return self.state_bytes >= tuning.HEAVY_STATE_BYTES
+
+    @property
     def emits(self) -> str:
         return f"Final<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
 
@@ -217,11 +222,15 @@ class Planner:
 
     def _chain(self) -> int:
         """Partials that a thread of the last block may fold one after another."""
-        return tuning.HEAVY_CHAIN if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.CHAIN
+        return tuning.HEAVY_CHAIN if self.op.is_heavy else tuning.CHAIN
 
-    def _published_words(self, op: Operator, groups: int, splits: int, columns: int) -> int:
+    def _lines_begin_at(self, dims: Sequence[Dim], operand: int, unit: int) -> bool:
+        """True where lines that are so far apart begin at multiples of so many bytes."""
+        return self.phases[operand] % unit == 0 and aligned_by(dims, operand, unit)
+
+    def _published_words(self, groups: int, splits: int, columns: int) -> int:
         """Words of the states that blocks publish where one waits for them (kernels/core/published.cuh); else 0."""
-        state_words = -(-op.state_bytes // 4)
+        state_words = -(-self.op.state_bytes // 4)
         words = groups * splits * columns * 4 * -(-state_words // 2)
         few = groups <= tuning.POLLED_GROUPS and groups * splits <= tuning.POLLED_BLOCKS
         return words if few and words <= tuning.TICKETS else 0
@@ -240,23 +249,16 @@ class Planner:
         effort: Effort,
     ) -> Steps:
         """The launch, and with it whatever brings the partials of its blocks together."""
-        op, finish = self.op, finish or self.finish
-        if work.splits > 1:
-            effort = effort._replace(left=groups * work.splits * columns)
-            if finish == "ticket":
-                effort = effort._replace(chain=chain_of(work.splits, columns, tuning.THREADS))
+        op, finish, states = self.op, finish or self.finish, groups * work.splits * columns
         shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
-        if (
-            work.splits > 1
-            and finish == "ticket"
-            and (words := self._published_words(op, groups, work.splits, columns))
-        ):
-            return [Launch(name.format(op.emits, "POLLED"), blocks, work, shared, tickets=words, effort=effort)]
-        if work.splits == 1 or finish == "ticket":
-            scratch = groups * work.splits * columns if work.splits > 1 else 0
-            kernel = name.format(op.emits, "TICKET")
-            tickets = groups if work.splits > 1 else 0
-            return [Launch(kernel, blocks, work, shared, scratch, tickets, effort=effort)]
+        if work.splits == 1:
+            return [Launch(name.format(op.emits, "TICKET"), blocks, work, shared, effort=effort)]
+        effort = effort._replace(left=states)
+        if finish == "ticket":
+            effort = effort._replace(chain=chain_of(work.splits, columns, tuning.THREADS))
+            if words := self._published_words(groups, work.splits, columns):
+                return [Launch(name.format(op.emits, "POLLED"), blocks, work, shared, tickets=words, effort=effort)]
+            return [Launch(name.format(op.emits, "TICKET"), blocks, work, shared, states, groups, effort=effort)]
         keep = replace(op, emit="")
         if finish == "atomic":
             fill = Launch(
@@ -268,15 +270,12 @@ class Planner:
         cells = cells or work.rows
         first = Launch(name.format(keep.emits, "TWO_PASS"), blocks, work, shared, cells * work.splits, effort=effort)
         state = op.state_bytes
-        by_cell = columns == 1  # rows publish (row, split); columns (split, cell)
-        kept = Dim(cells, (work.splits if by_cell else 1) * state, 0, 1)
-        reduced = Dim(work.splits, state if by_cell else cells * state)
-        if by_cell:
-            kept_dims = tuple(
-                Dim(d.size, row_major(work.row, i) * work.splits * state, 0, d.c) for i, d in enumerate(work.row)
-            )
-        else:
-            kept_dims = (kept,) if cells > 1 else ()
-        first_cell = work.first_cell if by_cell else 0
-        layout = Layout(kept_dims, (reduced,), 0, 0, first_cell, 0, cells * work.splits * state, 0, 0)
+        if columns == 1:  # rows publish (row, split)
+            steps = (row_major(work.row, i) * work.splits * state for i in range(len(work.row)))
+            kept = tuple(Dim(d.size, step, 0, d.c) for d, step in zip(work.row, steps, strict=True))
+            reduced, first_cell = Dim(work.splits, state), work.first_cell
+        else:  # columns (split, cell)
+            kept = (Dim(cells, state, 0, 1),) if cells > 1 else ()
+            reduced, first_cell = Dim(work.splits, cells * state), 0
+        layout = Layout(kept, (reduced,), 0, 0, first_cell, 0, cells * work.splits * state, 0, 0)
         return [first, Fold(op, layout, PARTIALS, effort=folding(cells * work.splits, self.written, op.state_bytes))]

@@ -6,7 +6,8 @@ import math
 
 from . import scan_contiguous, scan_task
 from .scan_contiguous import SCRATCH, Tiles
-from .scan_task import LANES, PACK, RING_SLOTS, STATE_SLOTS, WRITE_DELAY, Plan, Scan, flag
+from .scan_task import LANES, PACK, RING_SLOTS, STATE_SLOTS, WRITE_DELAY, Plan, Scan
+from .task import flag
 
 # Blocks of a cluster: of four, sums of float32 down (n, 100), (n, 65) 0.86, 0.81 of a copy, and of two 0.92, 0.88.
 BLOCKS = 2

@@ -20,10 +20,10 @@ from .scan_task import (
     Scan,
     Step,
     chain_tile_states,
-    flag,
     most_in_a_bank,
     strip_words,
 )
+from .task import flag
 from .tuning import PROCESSORS
 
 # Bytes of states that one lane looks back for, where columns lie side by side: warps that need not look back scan.

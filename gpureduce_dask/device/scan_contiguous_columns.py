@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from . import scan_cluster_columns, scan_contiguous, scan_task
 from .scan_contiguous import SCRATCH, Tiles
-from .scan_task import LANES, PACK, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Plan, Scan, flag, most_in_a_bank
+from .scan_task import LANES, PACK, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Plan, Scan, most_in_a_bank
+from .task import flag
 from .tuning import PROCESSORS
 
 # Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as contiguous columns and in strips: sums

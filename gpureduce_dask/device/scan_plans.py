@@ -31,11 +31,11 @@ from .scan_task import (
     Plan,
     Scan,
     Step,
-    flag,
     tile_state_bytes,
     tile_states,
     words,
 )
+from .task import flag
 
 Shapes = Sequence[tuple[int, int]]
 

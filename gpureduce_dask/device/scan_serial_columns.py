@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 from . import scan_columns
-from .scan_task import ENTRY, LANES, SECTOR, Plan, Scan, Step, flag
+from .scan_task import ENTRY, LANES, SECTOR, Plan, Scan, Step
+from .task import flag
 from .tuning import PROCESSORS  # among which strips are divided evenly
 
 # Operators with much to do for each byte. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy in tiles and alone, down

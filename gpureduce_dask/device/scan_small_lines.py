@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .layout import Dim
-from .scan_task import ENTRY, LANES, PACK, Operands, Operator, Plan, Scan, Step, flag, words
-from .task import div_words, packed, walk_words
+from .scan_task import ENTRY, LANES, PACK, Operands, Operator, Plan, Scan, Step, words
+from .task import div_words, flag, packed, walk_words
 
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00

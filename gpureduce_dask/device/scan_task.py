@@ -261,11 +261,6 @@ def adds_pairs(op: Operator) -> bool:
     return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
 
 
-def flag(value: bool) -> str:
-    """As CUDA spells it."""
-    return str(value).lower()
-
-
 def tile_state_bytes(state: int) -> int:
     """Of a state as tiles publish it (kernels/scan/tile_state.cuh)."""
     return 128 * -(-state // 64)

@@ -16,6 +16,11 @@ BATCH4 = 64  # of more operands than two
 _MASK = (1 << 64) - 1
 
 
+def flag(value: bool) -> str:
+    """As CUDA spells it."""
+    return str(value).lower()
+
+
 def packed(*numbers: int) -> bytes:
     """Eight bytes each; of negative ones their two's complement."""
     return struct.pack(f"{len(numbers)}Q", *(n & _MASK for n in numbers))
