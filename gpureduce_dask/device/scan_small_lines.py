@@ -310,7 +310,7 @@ def small_lines(scan: Scan) -> Plan | None:
     if length * scan.widest > LONGEST_PLANE_LINE:
         return None
     table = _table_of_counts(op, length)
-    found = [_shares(scan, planes, table) for planes in _planes(arrays, sizes, scan.reverse)]
+    found = [_shares(scan, planes, table) for planes in _planes(scan)]
     use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
     if planes is None or use * MOST_WASTE < 1:
         return None
@@ -331,51 +331,35 @@ def small_lines(scan: Scan) -> Plan | None:
     return Plan((step,), members, starts=scan.starts, waste=waste)
 
 
-def _planes(arrays: Operands, sizes: Sequence[int], reverse: bool) -> Iterator[Planes]:
-    """The ways to take inner axes as planes."""
-    dims, place = _around_axis(arrays)
-    for begin in range(place, -1, -1):
-        outer, inner = dims[:begin], dims[begin:]
-        kept = [dim for i, dim in enumerate(inner, begin) if i != place]
-        if len(kept) > 2 or not outer:
+def _planes(scan: Scan) -> Iterator[Planes]:
+    """The ways to take inner axes as planes, whose other axes are two at most."""
+    arrays, phases = scan.arrays, scan.arrays.phases
+    ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
+    if scan.length == 1:  # the axis may lie anywhere
+        ahead, behind = scan.line_dims, ()
+    for begin in range(len(ahead), 0, -1):
+        outer, inner = ahead[:begin], (*ahead[begin:], *behind)
+        if len(inner) > 2:
             continue
-        rows, columns = [*([Dim(1, 0)] * (2 - len(kept))), *kept]
-        *runs, run = outer
-        layouts = []
-        for k, size in enumerate(sizes):
-            steps = [dim.c if k else dim.a for dim in inner]
-            ends = [(dim.size - 1) * step for dim, step in zip(inner, steps, strict=True)]
-            axis, back = steps[place - begin], ends[place - begin] if reverse else 0
-            offsets = [dim.c if k else dim.a for dim in outer]
-            aligned = all(n % PACK == 0 for n in offsets)
-            layouts.append(
-                PlaneLayout(
-                    run.c if k else run.a,
-                    sum(ends) + size,
-                    back,
-                    -axis if reverse else axis,
-                    rows.c if k else rows.a,
-                    columns.c if k else columns.a,
-                    arrays.phases[k] if aligned else PACK - size,
-                )
-            )
-        if max(layout.nbytes for layout in layouts) <= LARGEST_PLANE:
-            alike = arrays.phases[0] == arrays.phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
-            yield Planes(tuple(runs), run.size, rows.size, columns.size, (layouts[0], layouts[1]), alike)
+        one, other = (_plane_layout(scan, k, outer, inner) for k in range(2))
+        if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
+            rows, columns = _rows_and_columns(inner)
+            alike = phases[0] == phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
+            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), alike)
 
 
-def _around_axis(arrays: Operands) -> tuple[list[Dim], int]:
-    """The axes in the order of memory, others than the scanned one merged where they continue each other; its place."""
-    length, (a, c) = arrays.shape[arrays.axis], (s[arrays.axis] for s in arrays.strides)
-    if length == 1:  # it may lie anywhere
-        dims = [*arrays.line_dims()]
-        return [*dims, Dim(1, a, 0, c)], len(dims)
-    sides = []
-    for part in (slice(0, arrays.axis), slice(arrays.axis + 1, None)):
-        shape = (*arrays.shape[part], 1)
-        side = Operands(shape, len(shape) - 1, tuple((*s[part], 0) for s in arrays.strides), ())
-        sides.append(side.line_dims())
-    return [*sides[0], Dim(length, a, 0, c), *sides[1]], len(sides[0])
+def _rows_and_columns(inner: Sequence[Dim]) -> Sequence[Dim]:
+    """Two axes, of one element where there are fewer."""
+    return [*([Dim(1, 0)] * (2 - len(inner))), *inner]
+
+
+def _plane_layout(scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
+    """How planes lie in the operand or among results: the innermost of the outer axes goes from one to the next."""
+    size, gaps = scan.sizes[k], [scan.apart(dim)[k] for dim in outer]
+    span = (scan.length - 1) * abs(scan.steps[k]) + sum((dim.size - 1) * scan.apart(dim)[k] for dim in inner)
+    row, column = (scan.apart(dim)[k] for dim in _rows_and_columns(inner))
+    phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]
+    return PlaneLayout(gaps[-1], span + size, scan.starts[k], scan.steps[k], row, column, phase)
 
 
 def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:

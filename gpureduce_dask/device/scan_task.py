@@ -86,23 +86,31 @@ class Operands:
 
     def alignment(self, operand: int) -> int:
         """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
-        return math.gcd(PACK, self.phases[operand], *(strides[operand] for _, strides in self._merged()))
+        return math.gcd(PACK, self.phases[operand], *(strides[operand] for _, strides in self._merged(self._others)))
 
     def line_dims(self) -> tuple[Dim, ...]:
-        """Where lines begin: the other axes, those that continue each other merged."""
-        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged())
+        """Where lines begin."""
+        return self.dims(self._others)
+
+    def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
+        """Some axes, those that continue each other merged."""
+        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged(axes))
 
     def flags(self) -> tuple[Dim, ...]:
-        """Where they begin in a third operand."""
-        return tuple(Dim(n, s[2]) for n, s in self._merged()) if len(self.strides) > 3 else ()
+        """Where lines begin in a third operand."""
+        return tuple(Dim(n, s[2]) for n, s in self._merged(self._others)) if len(self.strides) > 3 else ()
 
-    def _merged(self) -> list[tuple[int, tuple[int, ...]]]:
+    @property
+    def _others(self) -> Iterable[int]:
+        return (i for i in range(len(self.shape)) if i != self.axis)
+
+    def _merged(self, axes: Iterable[int]) -> list[tuple[int, tuple[int, ...]]]:
         dims: list[tuple[int, tuple[int, ...]]] = []
-        for i, size in enumerate(self.shape):
-            if i == self.axis or size == 1:
+        for i in axes:
+            count, steps = self.shape[i], tuple(s[i] for s in self.strides)
+            if count == 1:
                 continue
-            steps, count = tuple(s[i] for s in self.strides), size
-            if dims and dims[-1][1] == tuple(size * s for s in steps):
+            if dims and dims[-1][1] == tuple(count * s for s in steps):
                 count *= dims.pop()[0]
             dims.append((count, steps))
         return dims
