@@ -11,7 +11,7 @@ from . import reduce_costs, tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
 from .plans import DEEPEST, Launch, Planner, Steps, Way, balanced, blocks_for, is_one, row_major, slots_of
-from .reduce_costs import CACHED, SECTOR, Effort, in_sectors, rounds_of, shared_lines
+from .reduce_costs import CACHED, SECTOR, in_sectors, rounds_of, shared_lines
 from .task import Work, flag
 from .tuning import CACHE_LINE
 
@@ -191,12 +191,12 @@ class RowPlanner(Planner):
         return is_short and self.row_bytes % 16 > 0
 
     def _staged_rows(self) -> Steps:
-        work = self.work
         tile_rows = tuning.STAGED_TILE_BYTES // self.row_step // tuning.THREADS * tuning.THREADS
+        (work, blocks), rows = self._tiles(tile_rows), self.cells
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
-        loads, rows = work.rows * work.length, work.rows
-        effort = self._effort("staged rows", rows, loads, 1, 2, self.staged / CACHE_LINE, rows, nbytes=self.staged)
-        return self._tiled(name, *self._tiles(tile_rows), tuning.THREADS, effort)
+        taken = rows * work.length, 1, 2, self.staged / CACHE_LINE, rows
+        effort = self._effort("staged rows", rows, *taken, nbytes=self.staged)
+        return [Launch(name, blocks, work, self._tile_bytes(work.slots), effort=effort)]
 
     def _subwarp_slot(self) -> int:
         """Bytes of a slot in shared memory: few slots reach past a short row, which costs more than words do."""
@@ -211,47 +211,51 @@ class RowPlanner(Planner):
             lanes *= 2
         return lanes
 
+    def _slots_of_lane(self, lanes: int) -> int:
+        """Slots of a row, which may reach into one more than it fills, for each lane of a sub-warp."""
+        return -(-(-(-self.row_bytes // self._subwarp_slot()) + 1) // lanes)
+
     def _subwarp_rows(self) -> Steps:
-        op, threads, row_bytes, slot = self.op, tuning.SUBWARP_THREADS, self.row_bytes, self._subwarp_slot()
-        lanes = self._subwarp_lanes(tuning.SUBWARP_TILE_BYTES)
+        threads, lanes = tuning.SUBWARP_THREADS, self._subwarp_lanes(tuning.SUBWARP_TILE_BYTES)
         tile_rows = threads // lanes
         tile_rows *= max(1, tuning.SUBWARP_TILE_LEAST // (tile_rows * self.row_step))
-        sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
-        name = f"reduce_subwarp_rows<{op.type}, {op.emits}, {sizes}>"
-        slots, members = -(-row_bytes // slot) + 1, self.cells * lanes
-        each = -(-slots // lanes)
+        work, blocks = self._tiles(tile_rows)
+        each = self._slots_of_lane(lanes)
         rounds = 2 + each / 4 * -(-tile_rows * lanes // threads)
-        (work, blocks), vector = self._tiles(tile_rows), slot // op.itemsizes[0]
-        taken = members * each, vector, rounds, self.staged / CACHE_LINE, members
-        effort = self._effort("subwarp rows", blocks * threads, *taken, nbytes=self.staged)
-        return self._tiled(name, work, blocks, threads, effort)
+        return self._staged_subwarps("rows", work, blocks, self._tile_bytes(work.slots), lanes, each, rounds)
 
     def _subwarp_runs(self) -> Steps:
         """The same of several runs or chunks: a row a sub-warp, and two tiles, of which one is copied meanwhile."""
-        op, threads, row_bytes, slot = self.op, tuning.SUBWARP_THREADS, self.row_bytes, self._subwarp_slot()
         lanes = self._subwarp_lanes(tuning.RUN_TILE_BYTES)
-        tile_rows, vector = threads // lanes, slot // op.itemsizes[0]
-        tile_bytes = self._run_tile(tile_rows)
-        name = f"reduce_subwarp_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
-        slots, members, (work, blocks) = -(-row_bytes // slot) + 1, self.cells * lanes, self._tiles(tile_rows)
-        each = -(-slots // lanes) * self.lines
-        taken = members * each, vector, self.lines + each / 4, self.staged / CACHE_LINE, members
-        effort = self._effort("subwarp runs", blocks * threads, *taken, nbytes=self.staged)
-        return [Launch(name, blocks, work.but(tail=tile_bytes), 2 * tile_bytes, threads=threads, effort=effort)]
+        tile_rows = tuning.SUBWARP_THREADS // lanes
+        work, blocks = self._tiles(tile_rows)
+        tile_bytes, each = self._run_tile(tile_rows), self._slots_of_lane(lanes) * self.lines
+        work, rounds = work.but(tail=tile_bytes), self.lines + each / 4
+        return self._staged_subwarps("runs", work, blocks, 2 * tile_bytes, lanes, each, rounds)
+
+    def _staged_subwarps(
+        self, kind: str, work: Work, blocks: int, shared: int, lanes: int, each: int, rounds: float
+    ) -> Steps:
+        """Sub-warps for rows that a block copies, of which a lane takes so many slots."""
+        op, threads, vector = self.op, tuning.SUBWARP_THREADS, self._subwarp_slot() // self.op.itemsizes[0]
+        name = f"reduce_subwarp_{kind}<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
+        members = self.cells * lanes
+        taken = members * each, vector, rounds, self.staged / CACHE_LINE, members
+        effort = self._effort(f"subwarp {kind}", blocks * threads, *taken, nbytes=self.staged)
+        return [Launch(name, blocks, work, shared, threads=threads, effort=effort)]
 
     def _run_tile(self, rows: int) -> int:
         """Bytes of a tile of so many rows of a run."""
-        return -(-(rows * self.row_step + tuning.TILE_MARGIN) // 16) * 16
+        return -(-self._tile_bytes(rows) // 16) * 16
+
+    def _tile_bytes(self, rows: int) -> int:
+        return rows * self.row_step + tuning.TILE_MARGIN
 
     def _tiles(self, rows: int) -> tuple[Work, int]:
         """The work by tiles of at most so many rows of a plane, and blocks."""
         tiles = -(-self.plane_rows // rows)
         work = self.work.but(slots=min(rows, self.plane_rows), tiles=tiles, width=self.plane_rows, step_b=self.row_step)
         return work, self.cells // self.plane_rows * tiles
-
-    def _tiled(self, name: str, work: Work, blocks: int, threads: int, effort: Effort) -> Steps:
-        shared = work.slots * self.row_step + tuning.TILE_MARGIN
-        return [Launch(name, blocks, work, shared, threads=threads, effort=effort)]
 
     def _line_tile(self, slots: int, widths: Sequence[int], items: int) -> tuple[int, int]:
         """Lanes and loads a lane, ``items`` at most, whose tiles a line of so many slots fills best."""

@@ -104,8 +104,7 @@ class _LookBack:
     warps: int
     radix: int = 0  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
     states_per_lane: int = 0
-    tile_state_bytes: int = 0
-    columns: int = 0  # whose states a tile publishes
+    published_bytes: int = 0  # of a tile
 
     @property
     def template(self) -> tuple[str, ...]:
@@ -158,7 +157,7 @@ def plan(scan: Scan) -> Plan | None:
         op.running_bytes if joined else op.state_bytes,
         anchored,
         look_back.radix,
-        look_back.columns * look_back.tile_state_bytes,
+        look_back.published_bytes,
     )
     return scan_contiguous.launch(scan, lead, f"scan_tiles<ContiguousColumnScan<{template}>>", tiles)
 
@@ -196,7 +195,7 @@ def _look_back(scan: Scan) -> _LookBack:
         most = LOOK_BACK_WARPS_OF_VARIANCES
     if look_back_warps > most:
         return steps
-    return _LookBack(look_back_warps, radix, radix * per // LANES, nbytes, per * look_back_warps)
+    return _LookBack(look_back_warps, radix, radix * per // LANES, per * look_back_warps * nbytes)
 
 
 def _is_wide_misaligned(scan: Scan) -> bool:
@@ -213,13 +212,11 @@ def _compact_bytes(scan: Scan) -> int:
 def _pays(scan: Scan, look_back: _LookBack) -> bool:
     """False where other kernels are faster."""
     op, width, size = scan.op, scan.columns.size, scan.sizes[0]
-    if width > WIDEST and not (look_back.radix and _is_wide_misaligned(scan)):
-        return False
     read, row = width * size, width * scan.widest
     if scan.length < (SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST):
         return False
     if width > WIDEST:
-        return True
+        return look_back.radix > 0 and _is_wide_misaligned(scan)
     if look_back.radix and scan.sizes == (WORD, WORD):
         most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
         if op.type.startswith("Mean<") and row % LINE == 0:
