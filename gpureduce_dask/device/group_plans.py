@@ -5,7 +5,6 @@ little shared memory for what others do."""
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -103,8 +102,6 @@ _WORDS = re.compile(r"Both<(MinMax|Arg|FirstLast)<(\w+), [\w, ]+>, Tally<\2, fal
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
 ATOMIC, EXACT, PIECES, ROWS = "atomic", "exact", "pieces", "rows"
 SORTED = PIECES, ROWS  # those that take elements in the order of their groups
-
-_POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 
 _ready: Plans[launch.Ready] = Plans()
 
@@ -658,5 +655,5 @@ def ready(step: Launch, device: int, text: str) -> launch.Ready:
 
 def start(step: launch.Ready, pointers: tuple[int, int, int], bases: list[launch.Base]) -> None:
     """Launch on the current stream of the device, which is current; ``pointers`` are the first members of a Task."""
-    task = _POINTERS.pack(*pointers) + base_bytes(bases, step.launch.work.batch) + step.words
+    task = launch.POINTERS.pack(*pointers) + base_bytes(bases, step.launch.work.batch) + step.words
     launch.start(step, task, launch.current_stream())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from . import scan_contiguous, scan_task
-from .scan_contiguous import SCRATCH, Tiles
+from . import scan_task
+from .scan_contiguous_columns import LINE, SCRATCH, Tiles, launch, lead_of
 from .scan_task import LANES, PACK, RING_SLOTS, STATE_SLOTS, WRITE_DELAY, Plan, Scan
 from .task import flag
 
@@ -46,14 +46,17 @@ REGISTER_SHARE, REGISTER_SHARE_OF_PAIRS = 7 / 16, 3 / 8
 # more; and where a warp group's share begins within a line of memory, by how it is aligned: sums down (n, 100) by two
 # warp groups of seven warps, of 44, 42, 45, 41 rows a lane 0.92, 0.90, 0.90, 0.89.
 LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
-LINE, MISALIGNED_COST = 128, {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
+MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
-def plan(scan: Scan, lead: int) -> Plan | None:
-    """The launch, where it pays, of a GPU that has clusters and rows that lie one after another."""
-    op, sums, width = scan.op, scan_task.adds_floats(scan.op), scan.columns.size
-    if scan.gpu.shared_bytes < LEAST_SHARED_BYTES or scan.plane_count > 1 or not _suits(scan):
+def plan(scan: Scan) -> Plan | None:
+    """The launch, where it pays, of a GPU that has clusters and rows that lie one after another in both arrays."""
+    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES:
         return None
+    lead = lead_of(scan)
+    if lead is None or scan.plane_count > 1 or not _suits(scan):
+        return None
+    op, sums, width = scan.op, scan_task.adds_floats(scan.op), scan.columns.size
     look_back_warps = -(-width // (BLOCKS * LANES))
     by_columns = GROUPS if scan.sizes[0] == 4 else GROUPS_OF_EIGHTS
     shapes = GROUPS_OF_SUMS if sums else tuple(shape for most, shape in by_columns if width <= most)[:1]
@@ -74,7 +77,7 @@ def plan(scan: Scan, lead: int) -> Plan | None:
         published_bytes=published,
         cluster_blocks=BLOCKS,
     )
-    return scan_contiguous.launch(scan, lead, kernel, tiles)
+    return launch(scan, lead, kernel, tiles)
 
 
 def _suits(scan: Scan) -> bool:

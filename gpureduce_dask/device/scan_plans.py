@@ -2,10 +2,11 @@
 
 Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
 lie side by side are scanned in strips of columns (scan_columns.py), many of those by a warp each
-(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py). Short
-lines are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), other lines by a thread or a warp each,
-or by several. Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least
-time (scan_costs.py), by shapes, dtypes and the GPU's properties.
+(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py), by
+clusters of blocks where a GPU has them (scan_cluster_columns.py). Short lines are taken whole by a lane, a thread or a
+sub-warp (scan_small_lines.py), other lines by a thread or a warp each, or by several. Every kernel that takes a scan
+gives its plan; of these the one is used that is predicted to take least time (scan_costs.py), by shapes, dtypes and the
+GPU's properties.
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..errors import ArgumentError, message
-from . import scan_columns, scan_contiguous_columns, scan_costs, scan_serial_columns, scan_small_lines
+from . import (
+    scan_cluster_columns,
+    scan_columns,
+    scan_contiguous_columns,
+    scan_costs,
+    scan_serial_columns,
+    scan_small_lines,
+)
 from .scan_task import (
     LANES,
     METHODS,
@@ -140,7 +148,7 @@ def _without_positions(scan: Scan) -> Iterator[Plan | None]:
     yield scan_small_lines.small_lines(scan)
     yield _any_all(scan)
     yield scan_small_lines.subwarp_lines(scan)
-    yield scan_contiguous_columns.plan(scan)
+    yield scan_cluster_columns.plan(scan) or scan_contiguous_columns.plan(scan)
     yield scan_serial_columns.plan(scan)
     yield scan_columns.plan(scan)
 
