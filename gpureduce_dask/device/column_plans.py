@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from . import tuning
@@ -23,7 +23,6 @@ from .plans import (
     blocks_for,
     is_one,
     row_major,
-    slots_of,
 )
 from .reduce_costs import Effort, folding, rounds_of, shared_lines
 from .task import Work, flag
@@ -44,7 +43,7 @@ NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 WIDENING = ("Sum<", "Mean<", "RootSum<", "Prod<", "PeakToPeak<")
 
 
-@functools.lru_cache(256)
+@lru_cache(256)
 def _narrow_columns(op: str) -> int:
     """Columns a thread of such an operator, or 0."""
     return next((columns for start, columns in NARROW_COLUMNS.items() if op.startswith(start)), 0)
@@ -69,7 +68,7 @@ class ColumnPlanner(Planner):
         if self.chunks == 1 or not self.tail:
             yield "columns", 0, self._tiles
         if self._may_go_by_chunk():
-            yield "columns by chunk", 0, functools.partial(self._tiles, by_chunk=True)
+            yield "columns by chunk", 0, partial(self._tiles, by_chunk=True)
         if self.tail:
             return
         if self._is_flat():
@@ -77,14 +76,14 @@ class ColumnPlanner(Planner):
         if self.depth == DEEPEST or not self.together or not self._folds_states():
             return
         if together := self._lines_together():
-            yield "columns end to end", self.least_folded, functools.partial(self._columns_end_to_end, together)
+            yield "columns end to end", self.least_folded, partial(self._columns_end_to_end, together)
         if len(runs) < 2:
             return
         if len(op.itemsizes) == 1 and runs[-1].a == line.size * op.itemsizes[0]:
-            inner = functools.partial(self._run_as_columns, runs[-1], line.size, runs[:-1])
+            inner = partial(self._run_as_columns, runs[-1], line.size, runs[:-1])
             yield "inner runs as columns", self.least_folded, inner
         if self.chunks == 1:
-            yield "outer runs of columns", self.least_folded, self._outer_runs
+            yield "outer runs of columns", self.least_folded, partial(outer_runs_as_rows, self, runs)
 
     def _may_go_by_chunk(self) -> bool:
         """Whether each block may keep to runs of one chunk, one stride apart."""
@@ -93,9 +92,6 @@ class ColumnPlanner(Planner):
     def _most_by_chunk(self) -> int:
         """Cells, at most: for which there are tickets, and whose states of each chunk are few beside what is read."""
         return min(tuning.TICKETS, int(self.read // (2 * self.chunks * self.op.state_bytes)))
-
-    def _outer_runs(self) -> Steps:
-        return outer_runs_as_rows(self, ColumnPlanner, self.runs)
 
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
@@ -239,32 +235,19 @@ class ColumnPlanner(Planner):
         shared = tuning.THREADS * vector * op.state_bytes
         work = work.but(splits=splits)
         is_long = splits * line.size > tuning.THREADS * self._chain()
-        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         each, threads = -(-long.size // parts), work.rows * splits * tuning.THREADS
         loads, ends = threads * each, threads * vector
         lines = loads * vector * op.itemsizes[0] / CACHE_LINE
         effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
         blocks, groups = work.rows * splits, work.rows
-        return self._finished(name, work, blocks, groups, line.size, shared, work.cells, finish, effort=effort)
+        return self._finished(name, work, blocks, groups, line.size, shared, work.cells, is_long, effort=effort)
 
     def _tiles(self, by_chunk: bool = False) -> Steps:
         """Columns by tiles, whose lines begin with slots where they are aligned. ``by_chunk``: a block keeps to runs of
         one chunk, which are one stride apart."""
         op, line, vector, crowded = self.op, self.line, self.vector, self.crowded
         aligned = vector == 1 or self._lines_begin_at(self.rows, 0, vector * op.itemsizes[0])
-        work = self.work.but(
-            rows=math.prod(d.size for d in self.rows),
-            runs=math.prod(d.size for d in self.runs),
-            length=line.size,
-            slots=slots_of(line.size, vector, aligned),
-            tail=self.tail,
-            step_a=line.a,
-            step_b=line.b,
-            step_c=line.c,
-            more=self._more(line),
-            row=self.rows,
-            run=self.runs,
-        )
+        work = self._work_by_lines(line, self.rows, self.runs, vector, aligned).but(tail=self.tail)
         runs = work.runs * (1 if by_chunk else self.chunks)
         wide, even = self._width(work, runs), (by_chunk or self.chunks == 1) and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
@@ -288,12 +271,11 @@ class ColumnPlanner(Planner):
         name = f"reduce_columns<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
-        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         work = work.but(splits=splits, tiles=tiles)
         kind = "columns" if even else "columns looked up"
         effort = self._tile_effort(kind, work, wide, items)
         blocks, columns = tiles * splits, wide * vector
-        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, finish, effort=effort)
+        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, is_long, effort=effort)
 
     def _tile_effort(self, kind: str, work: Work, wide: int, items: int) -> Effort:
         vector, tall, runs = self.vector, tuning.THREADS // wide, work.runs * self.chunks
@@ -338,7 +320,7 @@ def state_planner(of: Planner, kind: type[AnyPlanner], kept: Sequence[Dim], redu
     return planner
 
 
-def outer_runs_as_rows(of: Planner, kind: type[Planner], runs: Sequence[Dim], line: Sequence[Dim] = ()) -> Steps:
+def outer_runs_as_rows(of: Planner, runs: Sequence[Dim], line: Sequence[Dim] = ()) -> Steps:
     """The longest of several runs alone, which is of one stride: each place in the others has states of its own, which
     are folded behind."""
     longest = max(runs, key=lambda dim: dim.size)
@@ -346,7 +328,7 @@ def outer_runs_as_rows(of: Planner, kind: type[Planner], runs: Sequence[Dim], li
     dims = (*others, *of.layout.kept)
     cells = [replace(dim, c=row_major(dims, i)) for i, dim in enumerate(dims)]
     states = [Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(dims, cells, strict=True)]
-    planner = state_planner(of, kind, cells, (longest, *line))
+    planner = state_planner(of, type(of), cells, (longest, *line))
     return folded_behind(of, planner.launches(), states[len(others) :], states[: len(others)], planner.cells)
 
 

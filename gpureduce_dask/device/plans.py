@@ -182,9 +182,22 @@ class Planner:
         that are found in no time come first."""
         raise NotImplementedError
 
-    def _more(self, line: Dim) -> tuple[tuple[int, int, int], ...]:
-        """What Work has of further operands, whose elements lie so along a line."""
-        return tuple((step, low, high) for step, (_, low, high) in zip(line.more, self.layout.more, strict=True))
+    def _work_by_lines(
+        self, line: Dim, rows: tuple[Dim, ...], runs: tuple[Dim, ...], vector: int, aligned: bool
+    ) -> Work:
+        """The work by slots of so many elements of lines, which rows and runs lead to."""
+        return self.work.but(
+            rows=math.prod(d.size for d in rows),
+            runs=math.prod(d.size for d in runs),
+            length=line.size,
+            slots=slots_of(line.size, vector, aligned),
+            step_a=line.a,
+            step_b=line.b,
+            step_c=line.c,
+            more=tuple((step, low, high) for step, (_, low, high) in zip(line.more, self.layout.more, strict=True)),
+            row=rows,
+            run=runs,
+        )
 
     def _folds_states(self) -> bool:
         """Whether parts of a cell may have states of their own, which are folded behind. A user's may have positions,
@@ -244,12 +257,14 @@ class Planner:
         columns: int = 1,
         shared: int = 0,
         cells: int = 0,
-        finish: str = "",
+        is_long: bool = False,
         *,
         effort: Effort,
     ) -> Steps:
-        """The launch, and with it whatever brings the partials of its blocks together."""
-        op, finish, states = self.op, finish or self.finish, groups * work.splits * columns
+        """The launch, and with it whatever brings the partials of its blocks together: a launch of its own where these
+        are long to fold."""
+        op, states = self.op, groups * work.splits * columns
+        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
         if work.splits == 1:
             return [Launch(name.format(op.emits, "TICKET"), blocks, work, shared, effort=effort)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -45,18 +46,7 @@ class RowPlanner(Planner):
         self.others = (*layout.kept, *runs)
         self.vector = vector = self._row_vector()
         self.aligned = self._lines_begin_at(self.others, 0, vector * op.itemsizes[0])
-        self.work = self.work.but(
-            rows=self.cells,
-            runs=math.prod(d.size for d in runs),
-            length=line.size,
-            slots=slots_of(line.size, vector, self.aligned),
-            step_a=line.a,
-            step_b=line.b,
-            step_c=line.c,
-            more=self._more(line),
-            row=layout.kept,
-            run=runs,
-        )
+        self.work = self._work_by_lines(line, layout.kept, runs, vector, self.aligned)
         self.lines = self.work.runs * self.chunks
         self.slots = slots_of(line.size, vector, True)
         self.row_bytes = line.size * op.itemsizes[0]
@@ -88,7 +78,8 @@ class RowPlanner(Planner):
         if len(op.itemsizes) == 1:
             yield "columns first", self.least_folded, self._columns_first
         if len(self.runs) > 1 and self.chunks == 1:
-            yield "outer runs of rows", self.least_folded, self._outer_runs
+            outer = functools.partial(outer_runs_as_rows, self, self.runs, (self.line,))
+            yield "outer runs of rows", self.least_folded, outer
 
     def _commutative_ways(self) -> Iterator[tuple[str, float, Way]]:
         fits_a_subwarp = self.slots * self.lines <= tuning.SUBWARP_ROW_SLOTS
@@ -117,9 +108,6 @@ class RowPlanner(Planner):
         taken = 1 if self._stops() else self.line.size * self.lines
         lines = self.cells * taken * shared_lines(self.layout.kept[-1].a)
         return reduce_costs.seconds(self._effort("columns", 1, 0, 0, 0, lines, 0))
-
-    def _outer_runs(self) -> Steps:
-        return outer_runs_as_rows(self, RowPlanner, self.runs, (self.line,))
 
     def _own_slots(self) -> tuple[Work, int, bool]:
         """Lines that begin with a slot of theirs: the work, the elements of a slot, and whether lines begin at any
