@@ -136,13 +136,7 @@ def every(
 
 
 def _prepare(
-    chunk: Chunks,
-    count: int,
-    bound: Bound,
-    axes: tuple[int, ...],
-    place: Place | None,
-    finish: str,
-    final: bool,
+    chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> Prepared:
     if finish not in ("ticket", "atomic", "two-pass"):
         raise ArgumentError(
@@ -182,13 +176,7 @@ class _Cut(NamedTuple):
 
 
 def _cut(
-    chunk: Chunks,
-    count: int,
-    bound: Bound,
-    axes: tuple[int, ...],
-    place: Place | None,
-    finish: str,
-    final: bool,
+    chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> _Cut:
     op = cuda_operator(bound, final)
     fixed: tuple[int, ...] = ()

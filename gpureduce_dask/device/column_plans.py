@@ -9,12 +9,11 @@ from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from . import tuning
-from .layout import Dim, Layout
+from .layout import Dim
 from .plans import (
     DEEPEST,
     FLAT,
     RESULT,
-    Fold,
     Planner,
     Steps,
     Way,
@@ -24,7 +23,7 @@ from .plans import (
     is_one,
     row_major,
 )
-from .reduce_costs import Effort, folding, rounds_of, shared_lines
+from .reduce_costs import Effort, rounds_of, shared_lines
 from .task import Work, flag
 from .tuning import CACHE_LINE
 
@@ -335,9 +334,7 @@ def outer_runs_as_rows(of: Planner, runs: Sequence[Dim], line: Sequence[Dim] = (
 def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Sequence[Dim], states: int) -> Steps:
     """Launches that leave so many states, and the fold of these to what a planner has to give."""
     steps = [replace(step, writes=FLAT) if step.writes == RESULT else step for step in steps]
-    high = states * of.op.state_bytes
-    layout = Layout(tuple(kept), tuple(reduced), 0, 0, of.layout.cell, 0, high, 0, 0)
-    return [*steps, Fold(of.op, layout, FLAT, effort=folding(states, of.written, of.op.state_bytes))]
+    return [*steps, of.fold(tuple(kept), tuple(reduced), states, of.layout.cell, FLAT)]
 
 
 def folded_columns(count: int, state: int, step: int) -> tuple[Dim, ...]:

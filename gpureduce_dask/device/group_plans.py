@@ -362,14 +362,13 @@ def window_ranges(op: Operator, groups: int, room: int) -> int:
 
 def window(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory that all threads of a block add to."""
-    limits = gpu(device)
-    room, processors = limits.shared_bytes, limits.processors
+    room = gpu(device).shared_bytes
     ranges = window_ranges(op, rows.groups, room)
     each = -(-rows.groups // ranges)
     shape = window_shape(op, each, room)
     assert shape is not None
     columns, more = shape
-    splits = max(_splits(rows, WINDOW_THREADS, processors), -(-rows.length // WINDOW_SHARE))
+    splits = max(_splits(rows, WINDOW_THREADS, gpu(device).processors), -(-rows.length // WINDOW_SHARE))
     vector, loads = _at_hand(rows, WINDOW_BATCH // (1 if adds_whole(op) else 2))
     name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
     work = rows.work(splits=splits, runs=more, tiles=ranges, slots=APART)

@@ -292,5 +292,10 @@ class Planner:
         else:  # columns (split, cell)
             kept = (Dim(cells, state, 0, 1),) if cells > 1 else ()
             reduced, first_cell = Dim(work.splits, cells * state), 0
-        layout = Layout(kept, (reduced,), 0, 0, first_cell, 0, cells * work.splits * state, 0, 0)
-        return [first, Fold(op, layout, PARTIALS, effort=folding(cells * work.splits, self.written, op.state_bytes))]
+        return [first, self.fold(kept, (reduced,), cells * work.splits, first_cell, PARTIALS)]
+
+    def fold(self, kept: tuple[Dim, ...], reduced: tuple[Dim, ...], states: int, first_cell: int, reads: str) -> Fold:
+        """Of so many states, one behind another and laid out so, to what the planner has to give."""
+        size = self.op.state_bytes
+        layout = Layout(kept, reduced, 0, 0, first_cell, 0, states * size, 0, 0)
+        return Fold(self.op, layout, reads, effort=folding(states, self.written, size))
