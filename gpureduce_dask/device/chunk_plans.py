@@ -17,11 +17,9 @@ from . import launch
 from .layout import EMPTY, MAX_OPERANDS, Layout, collapse, order_of
 from .operator import as_map, cuda_operator, options, own_text
 from .plan_cache import Plans
-from .plans import Launch, Operator
+from .plans import Launch, Operator, by_cells
 from .reduce_costs import Effort, seconds
 from .specialise import Plan, invariant_operands
-from .task import Work
-from .tuning import GRID, THREADS
 
 Chunks = tuple[Any, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -206,9 +204,8 @@ def check_aligned(array: Any, name: str) -> None:
 
 
 def fill(op: Operator, cells: int, bound: Bound) -> Launch:
-    blocks = min(-(-cells // THREADS), GRID)
-    name = f"fill_cells<{op.type}, {op.emits}, {THREADS}, 1>"
-    return Launch(name, blocks, Work(rows=cells, cells=cells, option=options(bound)))
+    """States or results of nothing, so many."""
+    return by_cells("fill_cells", op, cells, options(bound))
 
 
 def _check_atomic(bound: Bound, final: bool) -> None:

@@ -126,6 +126,12 @@ def row_major(dims: Sequence[Dim], i: int) -> int:
     return math.prod(d.size for d in dims[i + 1 :])
 
 
+def by_cells(kernel: str, op: Operator, cells: int, option: tuple[float, float] = (0.0, 0.0)) -> Launch:
+    """A kernel of which a thread takes each cell."""
+    name, blocks = f"{kernel}<{op.type}, {op.emits}, {tuning.THREADS}, 1>", -(-cells // tuning.THREADS)
+    return Launch(name, min(blocks, tuning.GRID), Work(rows=cells, cells=cells, option=option))
+
+
 class Planner:
     """What is to be reduced: ``chunks`` chunks of one layout into one partial."""
 
@@ -276,11 +282,7 @@ class Planner:
             return [Launch(name.format(op.emits, "TICKET"), blocks, work, shared, states, groups, effort=effort)]
         keep = replace(op, emit="")
         if finish == "atomic":
-            fill = Launch(
-                f"fill_cells<{op.type}, {keep.emits}, {tuning.THREADS}, 1>",
-                min(-(-work.cells // tuning.THREADS), tuning.GRID),
-                Work(rows=work.cells, cells=work.cells),
-            )
+            fill = by_cells("fill_cells", keep, work.cells)
             return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared, effort=effort)]
         cells = cells or work.rows
         first = Launch(name.format(keep.emits, "TWO_PASS"), blocks, work, shared, cells * work.splits, effort=effort)
