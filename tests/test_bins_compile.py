@@ -18,7 +18,7 @@ from gpureduce_dask.device import group_plans as plans
 from gpureduce_dask.device import histogram
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import Dim
-from gpureduce_dask.device.scan_costs import Gpu
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.operators.grouped import Bins, binned
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.tools.bench import binned as rows_of_groups

@@ -26,7 +26,7 @@ from gpureduce_dask.device import group_plans as plans
 from gpureduce_dask.device import groups as device_groups
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
-from gpureduce_dask.device.scan_costs import Gpu
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.host import groups as host_groups
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.labels import View, boxes

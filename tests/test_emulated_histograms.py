@@ -17,7 +17,7 @@ from simt.backend import Emulator, get, put
 
 from gpureduce_dask import chunk_groups
 from gpureduce_dask.device import group_plans, histogram, launch, sources
-from gpureduce_dask.device.scan_costs import Gpu
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.operators.grouped import COUNT, Bins, Edges, binned
 from tests.test_emulated_bins import machine as groups_on
 

@@ -15,7 +15,7 @@ from simt.backend import RUNTIME, put
 
 from gpureduce_dask.device import contiguous, launch, scan_launch, scan_plans, scan_task
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device.scan_costs import Gpu
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.host import reduce as host
 from gpureduce_dask.host import scan as host_scan
 from gpureduce_dask.operators.table import OPERATORS

@@ -17,7 +17,7 @@ from plan_chunks import NotThere
 from gpureduce_dask import errors
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import scan_cluster_columns, scan_costs, scan_launch, scan_plans, scan_task
-from gpureduce_dask.device.scan_costs import Gpu
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.tools.bench.random_draws import SCANS, Draw, draws, dtype_of
 

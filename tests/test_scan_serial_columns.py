@@ -11,7 +11,7 @@ pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import scan_launch, scan_plans, scan_serial_columns, scan_task
-from gpureduce_dask.device.scan_costs import Gpu
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.operators.table import OPERATORS
 
 LIMIT = 227 << 10  # bytes of shared memory of a block; an SM has 1 KiB more

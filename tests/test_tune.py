@@ -17,7 +17,8 @@ from test_random_chunks import Stand
 
 from gpureduce_dask.device import launch, reduce_costs, scan_cost_tables, scan_launch
 from gpureduce_dask.device.scan_cost_tables import Cost, Quality, Table
-from gpureduce_dask.device.scan_costs import Features, Gpu, seconds
+from gpureduce_dask.device.scan_costs import Features, seconds
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.tools import cli, doctor
 from gpureduce_dask.tools.bench import command, tune, tune_fit, tune_reductions, tune_scans
 from gpureduce_dask.tools.bench.cases import dtype_of

@@ -17,11 +17,9 @@ from . import launch
 from .layout import EMPTY, MAX_OPERANDS, Layout, collapse, order_of
 from .operator import as_map, cuda_operator, options, own_text
 from .plan_cache import Plans
-from .plans import Launch, Operator
+from .plans import Launch, Operator, by_cells
 from .reduce_costs import Effort, seconds
 from .specialise import Plan, invariant_operands
-from .task import Work
-from .tuning import GRID, THREADS
 
 Chunks = tuple[Any, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -77,7 +75,7 @@ def plan(
     key = key_of(chunk, count, bound, axes, place, finish, final)
     prepared = known.get(key)
     if prepared is None:
-        prepared = known[key] = _prepare(chunk, count, bound, axes, key[-4], finish, final, key[-1])
+        prepared = known[key] = _prepare(chunk, count, bound, axes, place, finish, final)
     return prepared
 
 
@@ -112,14 +110,16 @@ def key_of(
     chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> tuple[Any, ...]:
     """What a plan depends on."""
-    steps = _index_steps(chunk[0].shape, axes, place) if bound.indexed else ()
+    steps = _index_steps(chunk, bound, axes, place)
     layouts = [(a.shape, a.strides, a.data.ptr % 16) for a in chunk]
     return (*layouts, count, bound, axes, steps, finish, final, chunk[0].data.device_id)
 
 
-def _index_steps(shape: tuple[int, ...], axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:
-    """The step of the index along each reduced axis: C order in the whole array."""
-    whole = place.shape if place else shape
+def _index_steps(chunk: Chunks, bound: Bound, axes: tuple[int, ...], place: Place | None) -> tuple[int, ...]:
+    """The step of the index along each reduced axis: C order in the whole array; 0 where there are no positions."""
+    if not bound.indexed:
+        return (0,) * len(axes)
+    whole = place.shape if place else chunk[0].shape
     return tuple(math.prod(whole[b] for b in axes[i + 1 :]) for i in range(len(axes)))
 
 
@@ -128,39 +128,28 @@ def every(
 ) -> Iterator[tuple[str, tuple[Effort, ...], float, Callable[[], Prepared]]]:
     """Every way to reduce so many chunks, which have elements: its name, what its predicted seconds depend on, these,
     and what compiles it."""
-    device, steps = chunk[0].data.device_id, _index_steps(chunk[0].shape, axes, place) if bound.indexed else ()
-    cut, cells = _cut(chunk, count, bound, axes, steps, "ticket", final), _cells(chunk, axes)
-
-    def prepared(launches: list[Launch]) -> Prepared:
-        return of_steps(launch.ready(launches, device, *cut.text), cut.layout, cells, cut.bound, final, cut.order)
-
+    cut = _cut(chunk, count, bound, axes, place, "ticket", final)
     for name, efforts, launches in cut.plan.every():
-        yield name, efforts, sum(map(seconds, efforts)), partial(prepared, launches)
+        yield name, efforts, sum(map(seconds, efforts)), partial(cut.prepared, launches, final)
 
 
 def _prepare(
-    chunk: Chunks,
-    count: int,
-    bound: Bound,
-    axes: tuple[int, ...],
-    steps: tuple[int, ...],
-    finish: str,
-    final: bool,
-    device: int,
+    chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> Prepared:
     if finish not in ("ticket", "atomic", "two-pass"):
         raise ArgumentError(
             message(bound.name, f"finish={finish!r}", "'ticket', 'atomic' or 'two-pass'", "Leave it out for the best.")
         )
-    cells, op = _cells(chunk, axes), cuda_operator(bound, final)
+    op = cuda_operator(bound, final)
     if finish == "atomic":
-        _check_atomic(bound, op, final)
+        _check_atomic(bound, final)
     if math.prod(chunk[0].shape) == 0:
+        cells = _cells(chunk, axes)
         launches = [fill(op, math.prod(cells), bound)] if math.prod(cells) else []
-        return of_steps(launch.ready(launches, device, *own_text(bound)), EMPTY, cells, bound, final)
-    cut = _cut(chunk, count, bound, axes, steps, finish, final)
-    ready = launch.ready(cut.plan.launches(), device, *cut.text)
-    return of_steps(ready, cut.layout, cells, cut.bound, final, cut.order)
+        ready = launch.ready(launches, chunk[0].data.device_id, *own_text(bound))
+        return of_steps(ready, EMPTY, cells, bound, final)
+    cut = _cut(chunk, count, bound, axes, place, finish, final)
+    return cut.prepared(cut.plan.launches(), final)
 
 
 def _cells(chunk: Chunks, axes: tuple[int, ...]) -> tuple[int, ...]:
@@ -175,22 +164,23 @@ class _Cut(NamedTuple):
     bound: Bound
     text: tuple[Any, ...]  # behind the kernels, and their constants
     order: tuple[int, ...]  # of the axes along which results are written
+    cells: tuple[int, ...]
+    device: int
+
+    def prepared(self, launches: list[Launch], final: bool) -> Prepared:
+        """Launches of one way, compiled."""
+        ready = launch.ready(launches, self.device, *self.text)
+        return of_steps(ready, self.layout, self.cells, self.bound, final, self.order)
 
 
 def _cut(
-    chunk: Chunks,
-    count: int,
-    bound: Bound,
-    axes: tuple[int, ...],
-    steps: tuple[int, ...],
-    finish: str,
-    final: bool,
+    chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> _Cut:
     op = cuda_operator(bound, final)
     fixed: tuple[int, ...] = ()
     strides = tuple(a.strides for a in chunk)
     sizes = tuple(a.itemsize for a in chunk)
-    index = steps or (0,) * len(axes)
+    index = _index_steps(chunk, bound, axes, place)
     # Results lie as the elements do: threads that read together write together. States are combined in C order.
     order = order_of(chunk[0].shape, strides, axes) if final else ()
     layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed, order)
@@ -200,7 +190,8 @@ def _cut(
     phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
     for a in chunk:
         check_aligned(a, bound.name)
-    return _Cut(Plan(op, layout, phases, count, finish, options(bound)), layout, bound, own_text(bound, fixed), order)
+    plan, text = Plan(op, layout, phases, count, finish, options(bound)), own_text(bound, fixed)
+    return _Cut(plan, layout, bound, text, order, _cells(chunk, axes), chunk[0].data.device_id)
 
 
 def check_aligned(array: Any, name: str) -> None:
@@ -213,12 +204,11 @@ def check_aligned(array: Any, name: str) -> None:
 
 
 def fill(op: Operator, cells: int, bound: Bound) -> Launch:
-    blocks = min(-(-cells // THREADS), GRID)
-    name = f"fill_cells<{op.type}, {op.emits}, {THREADS}, 1>"
-    return Launch(name, blocks, Work(rows=cells, cells=cells, option=options(bound)))
+    """States or results of nothing, so many."""
+    return by_cells("fill_cells", op, cells, options(bound))
 
 
-def _check_atomic(bound: Bound, op: Operator, final: bool) -> None:
+def _check_atomic(bound: Bound, final: bool) -> None:
     order_free = ("any", "all", "count_nonzero", "min", "max", "sum")
     exact = bound.elements[0].kind in "biu" or bound.name in ("any", "all", "count_nonzero")
     narrow = bound.name in ("min", "max") and bound.elements[0].itemsize < 4

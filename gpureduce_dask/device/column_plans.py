@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, TypeVar
 
 from . import tuning
-from .layout import Dim, Layout
+from .layout import Dim
 from .plans import (
     DEEPEST,
     FLAT,
     RESULT,
-    Fold,
     Planner,
     Steps,
     Way,
@@ -23,10 +22,9 @@ from .plans import (
     blocks_for,
     is_one,
     row_major,
-    slots_of,
 )
-from .reduce_costs import Effort, folding, rounds_of, shared_lines
-from .task import Work
+from .reduce_costs import Effort, rounds_of, shared_lines
+from .task import Work, flag
 from .tuning import CACHE_LINE
 
 # Operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
@@ -44,7 +42,7 @@ NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 WIDENING = ("Sum<", "Mean<", "RootSum<", "Prod<", "PeakToPeak<")
 
 
-@functools.lru_cache(256)
+@lru_cache(256)
 def _narrow_columns(op: str) -> int:
     """Columns a thread of such an operator, or 0."""
     return next((columns for start, columns in NARROW_COLUMNS.items() if op.startswith(start)), 0)
@@ -61,15 +59,15 @@ class ColumnPlanner(Planner):
         self.together = self.line.strides[: len(op.itemsizes)] == op.itemsizes
         self.crowded = op.crowded and self.chunks == 1 and len(self.runs) <= 1
         others = self.runs if len(op.itemsizes) == 1 else (*self.rows, *self.runs)
-        self.vector = self._column_vector(self.line, others, self.crowded) if self.together else 1
+        self.vector = self._column_vector(others) if self.together else 1
         self.tail = 0  # elements of a last, incomplete run
 
     def ways(self) -> Iterator[tuple[str, float, Way]]:
         op, line, runs = self.op, self.line, self.runs
         if self.chunks == 1 or not self.tail:
-            yield "columns", 0, self._aligned_columns
+            yield "columns", 0, self._tiles
         if self._may_go_by_chunk():
-            yield "columns by chunk", 0, functools.partial(self._aligned_columns, by_chunk=True)
+            yield "columns by chunk", 0, partial(self._tiles, by_chunk=True)
         if self.tail:
             return
         if self._is_flat():
@@ -77,13 +75,14 @@ class ColumnPlanner(Planner):
         if self.depth == DEEPEST or not self.together or not self._folds_states():
             return
         if together := self._lines_together():
-            yield "columns end to end", self.least_folded, functools.partial(self._columns_end_to_end, together)
+            yield "columns end to end", self.least_folded, partial(self._columns_end_to_end, together)
         if len(runs) < 2:
             return
         if len(op.itemsizes) == 1 and runs[-1].a == line.size * op.itemsizes[0]:
-            yield "inner runs as columns", self.least_folded, self._inner_runs_as_columns
+            inner = partial(self._run_as_columns, runs[-1], line.size, runs[:-1])
+            yield "inner runs as columns", self.least_folded, inner
         if self.chunks == 1:
-            yield "outer runs of columns", self.least_folded, self._outer_runs
+            yield "outer runs of columns", self.least_folded, partial(outer_runs_as_rows, self, runs)
 
     def _may_go_by_chunk(self) -> bool:
         """Whether each block may keep to runs of one chunk, one stride apart."""
@@ -93,14 +92,6 @@ class ColumnPlanner(Planner):
         """Cells, at most: for which there are tickets, and whose states of each chunk are few beside what is read."""
         return min(tuning.TICKETS, int(self.read // (2 * self.chunks * self.op.state_bytes)))
 
-    def _outer_runs(self) -> Steps:
-        return outer_runs_as_rows(self, ColumnPlanner, self.runs)
-
-    def _aligned_columns(self, by_chunk: bool = False) -> Steps:
-        nbytes = self.vector * self.op.itemsizes[0]
-        aligned = self.vector == 1 or (self.phases[0] % nbytes == 0 and aligned_by(self.rows, 0, nbytes))
-        return self._tiles(self.vector, aligned, by_chunk=by_chunk)
-
     def _widest(self, crowded: bool = False) -> int:
         """Columns a thread may own: a 16-byte load's worth, fewer for large states."""
         sizes = self.op.itemsizes
@@ -109,7 +100,7 @@ class ColumnPlanner(Planner):
         vector = 16 // max(sizes)
         if columns := _narrow_columns(self.op.type):
             return columns
-        narrow = self._is_narrow_float() and self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        narrow = self._is_narrow_float() and self.op.is_heavy
         is_product = self.op.type.startswith("Both<")  # whose running values are smaller than its states
         limit = tuning.NARROW_STATE_BYTES if narrow or is_product else tuning.COLUMN_STATE_BYTES
         if crowded:
@@ -119,7 +110,7 @@ class ColumnPlanner(Planner):
         return vector
 
     def _column_items(self, load_bytes: int) -> int:
-        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not self._is_narrow_float()
+        heavy = self.op.is_heavy and not self._is_narrow_float()
         # What is loaded grows before it is folded.
         heavy = heavy or self.op.type.startswith(("Casting<", "Mapped<", "Sum<Magnitude<boolean>"))
         return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
@@ -130,9 +121,9 @@ class ColumnPlanner(Planner):
         widens = self.op.core.startswith(WIDENING) and self.op.itemsizes[0] in (2, 4)
         return max(2, items // 2) if widens else items
 
-    def _column_vector(self, line: Dim, others: Sequence[Dim], crowded: bool) -> int:
+    def _column_vector(self, others: Sequence[Dim]) -> int:
         """The most columns that keep every run of a thread at one phase."""
-        vector = self._widest(crowded)
+        vector = self._widest(self.crowded)
         for operand, size in enumerate(self.op.itemsizes):
             while vector > 1 and size and not aligned_by(others, operand, vector * size):
                 vector //= 2
@@ -174,12 +165,9 @@ class ColumnPlanner(Planner):
         long = Dim(run.size // count, run.a * count, 0, run.c * count)
         left = run.size % count
         tail = (left - 1) * apart + self.line.size if left else 0
-        return self._inner_run_as_columns(replace(run, size=count), apart, (long,), tail)
+        return self._run_as_columns(replace(run, size=count), apart, (long,), tail)
 
-    def _inner_runs_as_columns(self) -> Steps:
-        return self._inner_run_as_columns(self.runs[-1], self.line.size, self.runs[:-1])
-
-    def _inner_run_as_columns(self, inner: Dim, apart: int, runs: Sequence[Dim], tail: int = 0) -> Steps:
+    def _run_as_columns(self, inner: Dim, apart: int, runs: Sequence[Dim], tail: int = 0) -> Steps:
         """All elements of the innermost run, whose lines are so far apart, as columns; their states are folded
         behind."""
         line, rows, state = self.line, self.rows, self.op.state_bytes
@@ -204,21 +192,22 @@ class ColumnPlanner(Planner):
             return False
         if self.chunks > 1 and not self._may_go_by_chunk():
             return False
-        periods = self._periods(line, vector)
+        periods = self._periods(vector)
         return periods * line.size <= tuning.THREADS * vector and runs[0].size >= periods
 
-    def _periods(self, line: Dim, vector: int) -> int:
+    def _periods(self, vector: int) -> int:
         """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
-        least = vector // math.gcd(line.size, vector)
-        most = least * max(1, tuning.THREADS * vector // (least * line.size))
-        unit = math.lcm(least, CACHE_LINE // math.gcd(CACHE_LINE, line.size * self.op.itemsizes[0]))
+        columns = self.line.size
+        least = vector // math.gcd(columns, vector)
+        most = least * max(1, tuning.THREADS * vector // (least * columns))
+        unit = math.lcm(least, CACHE_LINE // math.gcd(CACHE_LINE, columns * self.op.itemsizes[0]))
         aligned = most // unit * unit
         return aligned if aligned >= 0.9 * most else most
 
     def _flat_columns(self) -> Steps:
         """A long line that one block spans: the block folds its periods itself."""
         op, vector, line, rows, (run,) = self.op, self._widest(), self.line, self.rows, self.runs
-        periods = self._periods(line, vector)
+        periods = self._periods(vector)
         length = periods * line.size
         long = Dim(run.size // periods, run.a * periods, 0, run.c * periods)
         work = self.work.but(
@@ -245,31 +234,19 @@ class ColumnPlanner(Planner):
         shared = tuning.THREADS * vector * op.state_bytes
         work = work.but(splits=splits)
         is_long = splits * line.size > tuning.THREADS * self._chain()
-        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         each, threads = -(-long.size // parts), work.rows * splits * tuning.THREADS
         loads, ends = threads * each, threads * vector
         lines = loads * vector * op.itemsizes[0] / CACHE_LINE
         effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
         blocks, groups = work.rows * splits, work.rows
-        return self._finished(name, work, blocks, groups, line.size, shared, work.cells, finish, effort=effort)
+        return self._finished(name, work, blocks, groups, line.size, shared, work.cells, is_long, effort=effort)
 
-    def _tiles(self, vector: int, aligned: bool, by_chunk: bool = False) -> Steps:
-        """Columns by tiles of so many a thread, whose lines begin with slots where they are aligned. ``by_chunk``:
-        a block keeps to runs of one chunk, which are one stride apart."""
-        op, line, crowded = self.op, self.line, self.crowded
-        work = self.work.but(
-            rows=math.prod(d.size for d in self.rows),
-            runs=math.prod(d.size for d in self.runs),
-            length=line.size,
-            slots=slots_of(line.size, vector, aligned),
-            tail=self.tail,
-            step_a=line.a,
-            step_b=line.b,
-            step_c=line.c,
-            more=self._more(line),
-            row=self.rows,
-            run=self.runs,
-        )
+    def _tiles(self, by_chunk: bool = False) -> Steps:
+        """Columns by tiles, whose lines begin with slots where they are aligned. ``by_chunk``: a block keeps to runs of
+        one chunk, which are one stride apart."""
+        op, line, vector, crowded = self.op, self.line, self.vector, self.crowded
+        aligned = vector == 1 or self._lines_begin_at(self.rows, 0, vector * op.itemsizes[0])
+        work = self._work_by_lines(line, self.rows, self.runs, vector, aligned).but(tail=self.tail)
         runs = work.runs * (1 if by_chunk else self.chunks)
         wide, even = self._width(work, runs), (by_chunk or self.chunks == 1) and len(work.run) <= 1
         tiles = -(-work.rows * work.slots // wide)
@@ -289,21 +266,18 @@ class ColumnPlanner(Planner):
         most = max(1, runs // max(1, tall * items))
         splits = _even_splits(tiles, runs, vector, most) if crowded else balanced(tiles * apart, wanted, most)
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart
-        name = (
-            f"reduce_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {wide}, {items}, "
-            f"{str(even).lower()}, {{}}, {self.batch}>"
-        )
+        sizes = f"{vector}, {tuning.THREADS}, {wide}, {items}, {flag(even)}"
+        name = f"reduce_columns<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
         shared = max(tuning.THREADS * vector, wide * vector) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
-        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         work = work.but(splits=splits, tiles=tiles)
         kind = "columns" if even else "columns looked up"
-        effort = self._tile_effort(kind, work, vector, wide, items)
+        effort = self._tile_effort(kind, work, wide, items)
         blocks, columns = tiles * splits, wide * vector
-        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, finish, effort=effort)
+        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, is_long, effort=effort)
 
-    def _tile_effort(self, kind: str, work: Work, vector: int, wide: int, items: int) -> Effort:
-        tall, runs = tuning.THREADS // wide, work.runs * self.chunks
+    def _tile_effort(self, kind: str, work: Work, wide: int, items: int) -> Effort:
+        vector, tall, runs = self.vector, tuning.THREADS // wide, work.runs * self.chunks
         share = -(-runs // work.splits)
         each = -(-share // tall)  # runs of a thread, and how many it takes
         taken = min(each, items) if self._stops() else each
@@ -345,7 +319,7 @@ def state_planner(of: Planner, kind: type[AnyPlanner], kept: Sequence[Dim], redu
     return planner
 
 
-def outer_runs_as_rows(of: Planner, kind: type[Planner], runs: Sequence[Dim], line: Sequence[Dim] = ()) -> Steps:
+def outer_runs_as_rows(of: Planner, runs: Sequence[Dim], line: Sequence[Dim] = ()) -> Steps:
     """The longest of several runs alone, which is of one stride: each place in the others has states of its own, which
     are folded behind."""
     longest = max(runs, key=lambda dim: dim.size)
@@ -353,16 +327,14 @@ def outer_runs_as_rows(of: Planner, kind: type[Planner], runs: Sequence[Dim], li
     dims = (*others, *of.layout.kept)
     cells = [replace(dim, c=row_major(dims, i)) for i, dim in enumerate(dims)]
     states = [Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(dims, cells, strict=True)]
-    planner = state_planner(of, kind, cells, (longest, *line))
+    planner = state_planner(of, type(of), cells, (longest, *line))
     return folded_behind(of, planner.launches(), states[len(others) :], states[: len(others)], planner.cells)
 
 
 def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Sequence[Dim], states: int) -> Steps:
     """Launches that leave so many states, and the fold of these to what a planner has to give."""
     steps = [replace(step, writes=FLAT) if step.writes == RESULT else step for step in steps]
-    high = states * of.op.state_bytes
-    layout = Layout(tuple(kept), tuple(reduced), 0, 0, of.layout.cell, 0, high, 0, 0)
-    return [*steps, Fold(of.op, layout, FLAT, effort=folding(states, of.written, of.op.state_bytes))]
+    return [*steps, of.fold(tuple(kept), tuple(reduced), states, of.layout.cell, FLAT)]
 
 
 def folded_columns(count: int, state: int, step: int) -> tuple[Dim, ...]:

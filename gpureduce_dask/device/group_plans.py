@@ -5,8 +5,7 @@ little shared memory for what others do."""
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,7 +18,7 @@ from .layout import Dim
 from .plan_cache import Plans
 from .plans import Launch, Operator
 from .scan_launch import gpu
-from .task import Work, base_bytes
+from .task import Work, base_bytes, flag
 
 # H200, sums of 2^28 float32 with labels of int32, 2026-11-21, shares of 4,680 GB/s: 0.91 into 10 groups, 0.88 into
 # 1,000, 0.84 into 6,000, 0.79 into 20,000, 0.41 into 50,000, 0.22 into 100,000; 0.15 into 10^6, where L2 takes 105 G
@@ -104,8 +103,6 @@ PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "ra
 ATOMIC, EXACT, PIECES, ROWS = "atomic", "exact", "pieces", "rows"
 SORTED = PIECES, ROWS  # those that take elements in the order of their groups
 
-_POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
-
 _ready: Plans[launch.Ready] = Plans()
 
 
@@ -125,7 +122,7 @@ class Rows:
 
     @property
     def indexed(self) -> str:
-        return str(bool(self.steps)).lower()
+        return flag(bool(self.steps))
 
     def work(self, **more: Any) -> Work:
         given: dict[str, Any] = {"rows": self.rows, "length": self.length, "cells": self.groups, "tiles": self.inner}
@@ -269,7 +266,7 @@ def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]
     if way in SORTED and max(rows.length, rows.groups) <= SORT_SHORT:
         return (sorting_block(rows),)
     if way in SORTED:
-        return (*(step for each in sorting(rows) for step in each), starts(rows))
+        return (*sorting(rows), starts(rows))
     if way == PRIVATE:
         return (private(op, rows),)
     if way == TILES:
@@ -283,13 +280,18 @@ def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]
     return (first, rounding(op, rows, first)) if has_limbs else (first,)
 
 
+def _shared_rows(name: str, rows: Rows, splits: int, threads: int, nbytes: int = 0, **work: int) -> Launch:
+    """A kernel of which so many blocks share a row."""
+    return Launch(name, rows.rows * splits, rows.work(splits=splits, **work), nbytes, threads=threads)
+
+
 def private(op: Operator, rows: Rows) -> Launch:
     """A state a thread and group."""
     each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
     threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
     splits = _splits(rows, threads, BLOCKS)
     name = f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}>"
-    return Launch(name, rows.rows * splits, rows.work(splits=splits), max(16, each * threads), threads=threads)
+    return _shared_rows(name, rows, splits, threads, max(16, each * threads))
 
 
 def tiles(op: Operator, rows: Rows, device: int) -> Launch:
@@ -299,8 +301,7 @@ def tiles(op: Operator, rows: Rows, device: int) -> Launch:
     nbytes = _tile_bytes(op, rows, items)
     splits = _splits(replace(rows, vector=items), THREADS, TILE_BLOCKS * min(3, SM_BYTES // (nbytes + 1024)))
     numbers = f"{rows.indexed}, {THREADS}, {items // vector}, {TILE_PIECE}"
-    name = f"bins_tiles<{op.type}, {rows.label}, {vector}, {numbers}>"
-    return Launch(name, rows.rows * splits, rows.work(splits=splits), nbytes, threads=THREADS)
+    return _shared_rows(f"bins_tiles<{op.type}, {rows.label}, {vector}, {numbers}>", rows, splits, THREADS, nbytes)
 
 
 def tile_items(op: Operator, rows: Rows, room: int) -> int:
@@ -313,10 +314,9 @@ def tile_items(op: Operator, rows: Rows, room: int) -> int:
 def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
     """Of shared memory: a Split of kernels/bins/tiles.cuh."""
     tile, warps_a_block = THREADS * items, THREADS // 32
-    element = max(op.itemsizes) * len(op.itemsizes)
     states = (rows.groups + tile // TILE_PIECE + warps_a_block * items) * op.state_bytes
     numbers = tile * bool(rows.steps) + 3 * warps_a_block * (rows.groups + 1) + rows.groups + 1
-    return states + tile * element + 2 * numbers + 4 * warps_a_block * (items + 2) + 3 * 16
+    return states + tile * _in_bytes(op) + 2 * numbers + 4 * warps_a_block * (items + 2) + 3 * 16
 
 
 def _loads(rows: Rows, op: Operator) -> int:
@@ -362,14 +362,13 @@ def window_ranges(op: Operator, groups: int, room: int) -> int:
 
 def window(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory that all threads of a block add to."""
-    limits = gpu(device)
-    room, processors = limits.shared_bytes, limits.processors
+    room = gpu(device).shared_bytes
     ranges = window_ranges(op, rows.groups, room)
     each = -(-rows.groups // ranges)
     shape = window_shape(op, each, room)
     assert shape is not None
     columns, more = shape
-    splits = max(_splits(rows, WINDOW_THREADS, processors), -(-rows.length // WINDOW_SHARE))
+    splits = max(_splits(rows, WINDOW_THREADS, gpu(device).processors), -(-rows.length // WINDOW_SHARE))
     vector, loads = _at_hand(rows, WINDOW_BATCH // (1 if adds_whole(op) else 2))
     name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
     work = rows.work(splits=splits, runs=more, tiles=ranges, slots=APART)
@@ -421,15 +420,13 @@ def best_columns(op: Operator, groups: int, room: int) -> int:
 
 def best(op: Operator, rows: Rows, device: int) -> Launch:
     """Groups in shared memory whose words all threads of a block raise."""
-    limits = gpu(device)
-    room, processors = limits.shared_bytes, limits.processors
-    columns, word = best_columns(op, rows.groups, room), word_of(op)
+    columns, word = best_columns(op, rows.groups, gpu(device).shared_bytes), word_of(op)
     assert word is not None
-    splits = _splits(rows, WINDOW_THREADS, processors)
+    splits = _splits(rows, WINDOW_THREADS, gpu(device).processors)
     vector, loads = _at_hand(rows)
     name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
     nbytes = max(16, rows.groups * (columns + word.zeros) * word.nbytes)
-    return Launch(name, rows.rows * splits, rows.work(splits=splits), nbytes, threads=WINDOW_THREADS)
+    return _shared_rows(name, rows, splits, WINDOW_THREADS, nbytes)
 
 
 def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
@@ -440,7 +437,7 @@ def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
         f"bins_raise<{op.type}, {rows.label}, {vector}, {places}, {THREADS}, {loads}>"
         for places in ("false", "true")[: 1 + word.in_two]
     )
-    reading = (Launch(name, rows.rows * splits, rows.work(splits=splits), threads=THREADS) for name in names)
+    reading = (_shared_rows(name, rows, splits, THREADS) for name in names)
     blocks = -(-rows.rows * rows.groups // THREADS)
     return (*reading, Launch(f"bins_raised<{op.type}, {THREADS}>", blocks, rows.work(), threads=THREADS))
 
@@ -457,7 +454,7 @@ def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     splits = _splits(rows, THREADS, 2 * BLOCKS)
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
     more = {"slots": word_spacing(op, rows.length)} if kind == EXACT else {}
-    return Launch(name, rows.rows * splits, rows.work(splits=splits, **more), threads=THREADS)
+    return _shared_rows(name, rows, splits, THREADS, **more)
 
 
 def word_spacing(op: Operator, length: int) -> int:
@@ -487,10 +484,17 @@ def rounding(op: Operator, rows: Rows, adding: Launch) -> Launch:
     return Launch(name, blocks, rows.work(slots=adding.work.slots), threads=THREADS)
 
 
-def sorting(rows: Rows) -> tuple[tuple[Launch, Launch, Launch], ...]:
+def sorting(rows: Rows) -> Iterator[Launch]:
     """Of each pass of a sort by label: what counts digits, sums them up, and splits elements by them."""
     passes, bits = _digits(rows)
-    return tuple(_pass(rows, number * bits, 1 << bits) for number in range(passes))
+    tiles, digits = -(-rows.length // (THREADS * SORT_ITEMS)), 1 << bits
+    splits = min(tiles, SORT_BLOCKS)
+    for shift in range(0, passes * bits, bits):
+        work = rows.work(tiles=tiles, splits=splits, chunks=digits, slots=shift)
+        numbers = f"<{rows.label}, {flag(shift == 0)}, {THREADS}, {SORT_ITEMS}>"
+        yield Launch(f"bins_sort_count{numbers}", splits, work, 4 * (digits + 1), threads=THREADS)
+        yield Launch(f"bins_sort_offsets<{THREADS}>", digits, work, 4 * (THREADS // 32 + 1), threads=THREADS)
+        yield Launch(f"bins_sort_split{numbers}", splits, work, _sort_bytes(digits, SORT_ITEMS), threads=THREADS)
 
 
 def _digits(rows: Rows) -> tuple[int, int]:
@@ -498,18 +502,6 @@ def _digits(rows: Rows) -> tuple[int, int]:
     bits = rows.groups.bit_length()
     passes = -(-bits // DIGIT_BITS)
     return passes, -(-bits // passes)
-
-
-def _pass(rows: Rows, shift: int, digits: int) -> tuple[Launch, Launch, Launch]:
-    tiles = -(-rows.length // (THREADS * SORT_ITEMS))
-    splits = min(tiles, SORT_BLOCKS)
-    work = rows.work(tiles=tiles, splits=splits, chunks=digits, slots=shift)
-    numbers = f"<{rows.label}, {str(shift == 0).lower()}, {THREADS}, {SORT_ITEMS}>"
-    return (
-        Launch(f"bins_sort_count{numbers}", splits, work, 4 * (digits + 1), threads=THREADS),
-        Launch(f"bins_sort_offsets<{THREADS}>", digits, work, 4 * (THREADS // 32 + 1), threads=THREADS),
-        Launch(f"bins_sort_split{numbers}", splits, work, _sort_bytes(digits, SORT_ITEMS), threads=THREADS),
-    )
 
 
 def _sort_bytes(digits: int, items: int) -> int:
@@ -571,7 +563,7 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
     cells = rows.rows * rows.groups * rows.inner
     side = cells >= MANY_CELLS and (rows.inner > 1 or lanes < SUBWARPS[-1])
     joining = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
-    join = f"bins_join<{op.type}, {str(side).lower()}, {THREADS}>"
+    join = f"bins_join<{op.type}, {flag(side)}, {THREADS}>"
     return (
         Launch(kernel, blocks, first, threads=THREADS),
         Launch(join, joining, replace(work, splits=count), threads=THREADS),
@@ -623,11 +615,10 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
     assert tile is not None
     unaligned = rows.vector == 1 and len(op.itemsizes) == 1 and element < 16
     vector = min(16 // element if unaligned else rows.vector, 8)
-    room = (
-        ROW_LOADS if tile.threads < WINDOW_THREADS else ROW_LOADS // 2
-    )  # threads of the largest blocks have 64 registers
+    # threads of the largest blocks have 64 registers
+    room = ROW_LOADS if tile.threads < WINDOW_THREADS else ROW_LOADS // 2
     loads = max(1, min(LOADS, room // (vector * element)))
-    kinds = f"{vector}, {str(unaligned).lower()}, {rows.indexed}, {tile.lanes}, {loads}, {tile.threads}"
+    kinds = f"{vector}, {flag(unaligned)}, {rows.indexed}, {tile.lanes}, {loads}, {tile.threads}"
     work = rows.work(tiles=tile.rows, chunks=tile.more, slots=tile.size)
     blocks = -(-rows.rows // tile.rows)
     return (
@@ -663,5 +654,5 @@ def ready(step: Launch, device: int, text: str) -> launch.Ready:
 
 def start(step: launch.Ready, pointers: tuple[int, int, int], bases: list[launch.Base]) -> None:
     """Launch on the current stream of the device, which is current; ``pointers`` are the first members of a Task."""
-    task = _POINTERS.pack(*pointers) + base_bytes(bases, step.launch.work.batch) + step.words
+    task = launch.POINTERS.pack(*pointers) + base_bytes(bases, step.launch.work.batch) + step.words
     launch.start(step, task, launch.current_stream())

@@ -16,7 +16,7 @@ from .contiguous import in_c_order
 from .groups import on_device
 from .plans import Launch
 from .scan_launch import gpu
-from .task import BATCH, Work
+from .task import BATCH, Work, flag
 
 THREADS = 512
 LOADS = 4  # of 16 bytes in flight a thread
@@ -45,7 +45,7 @@ def _counts_of(blocks: Sequence[Any], edges: Edges, dtype: Any) -> Any:
     if not flat:
         return out
     vector = 16 // flat[0].itemsize if all(b.data.ptr % 16 == 0 for b in flat) else 1
-    kernel = f"bins_histogram<{_types(flat[0], dtype)}, {vector}, {_guessed(edges)}, {THREADS}, {LOADS}>"
+    kernel = f"bins_histogram<{_types(flat[0], dtype)}, {vector}, {flag(_is_guessed(edges))}, {THREADS}, {LOADS}>"
     tile, most = THREADS * LOADS * vector, processors * max(1, min(RESIDENT, room // shared))
     for start in range(0, len(flat), BATCH):
         some = flat[start : start + BATCH]
@@ -70,7 +70,7 @@ def _codes_of(block: Any, edges: Edges, dtype: Any) -> Any:
     flat = in_c_order(block)
     out, address = launch.new_array(block.shape, CODES, block.size * CODES.itemsize)
     if block.size:
-        kernel = f"bins_codes<{_types(flat, dtype)}, {_guessed(edges)}, {THREADS}>"
+        kernel = f"bins_codes<{_types(flat, dtype)}, {flag(_is_guessed(edges))}, {THREADS}>"
         grid = min(-(-block.size // THREADS), gpu(block.data.device_id).processors * RESIDENT)
         step = Launch(kernel, grid, Work(cells=len(edges.edges) - 1, length=block.size, batch=2), threads=THREADS)
         _run(step, address, edges, dtype, [(flat.data.ptr, 0, 0)])
@@ -95,10 +95,6 @@ def compared_as(dtype: Any, edges: Edges) -> Any:
 
 def _is_guessed(edges: Edges) -> bool:
     return edges.span is not None and edges.edges.dtype.kind == "f"
-
-
-def _guessed(edges: Edges) -> str:
-    return str(_is_guessed(edges)).lower()
 
 
 def _types(block: Any, dtype: Any) -> str:

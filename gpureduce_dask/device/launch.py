@@ -27,7 +27,7 @@ MOST_ZEROS = ZEROS // 8  # of a launch that has some of them
 ZEROS_ALIGNMENT = 512
 PER_THREAD_STREAM = 2  # one handle, another stream in each thread; those below are the device's own, for good
 
-_POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
+POINTERS = struct.Struct("3Q")  # out, partials, tickets: the head of a Task
 _PLAIN = struct.Struct("6Q")  # and its only Base
 
 Base = tuple[int, int, int]
@@ -252,7 +252,7 @@ def run(
             flat = allocate(launch.work.cells * state_bytes)
         if launch.tickets and tickets is None:
             tickets = _tickets_of(device, stream)
-        pointers = _POINTERS.pack(
+        pointers = POINTERS.pack(
             flat.ptr if launch.writes == FLAT else out,
             partials.ptr if launch.partial_states else 0,
             tickets.data.ptr if launch.tickets else 0,

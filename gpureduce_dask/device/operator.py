@@ -18,6 +18,7 @@ from ..operators.monoid import Bound
 from .compile import Constants
 from .plans import Operator
 from .specialise import operator
+from .task import flag
 from .tuning import THREADS
 
 LARGEST_STATE = 48 * 1024 // THREADS  # bytes: a block keeps one a thread in shared memory
@@ -67,7 +68,7 @@ def _struct(bound: Bound, is_cast: bool = False, fixed: tuple[int, ...] = ()) ->
     monoid, stored = first.monoid, [cuda_types.element(d) for d in first.dtypes]
     if monoid.unsafe_cuda:
         pair = stored[0] if monoid.arity == 1 else f"Pair<{stored[0]}, {stored[1]}>"
-        return f"User<{monoid.name}, {pair}, {str(monoid.commutative).lower()}>"
+        return f"User<{monoid.name}, {pair}, {flag(monoid.commutative)}>"
     if monoid.cuda is None:
         raise CompileError(
             message(first.name, "a monoid without CUDA text met a CuPy chunk", "unsafe_cuda=...", "See gr.Monoid.")

@@ -41,6 +41,11 @@ class Operator:
         return bool(sizes & self.itemsizes[0])
 
     @property
+    def is_heavy(self) -> bool:
+        """Whether its states are large, and to fold them costs more than of others."""
+        return self.state_bytes >= tuning.HEAVY_STATE_BYTES
+
+    @property
     def emits(self) -> str:
         return f"Final<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
 
@@ -121,6 +126,12 @@ def row_major(dims: Sequence[Dim], i: int) -> int:
     return math.prod(d.size for d in dims[i + 1 :])
 
 
+def by_cells(kernel: str, op: Operator, cells: int, option: tuple[float, float] = (0.0, 0.0)) -> Launch:
+    """A kernel of which a thread takes each cell."""
+    name, blocks = f"{kernel}<{op.type}, {op.emits}, {tuning.THREADS}, 1>", -(-cells // tuning.THREADS)
+    return Launch(name, min(blocks, tuning.GRID), Work(rows=cells, cells=cells, option=option))
+
+
 class Planner:
     """What is to be reduced: ``chunks`` chunks of one layout into one partial."""
 
@@ -177,9 +188,22 @@ class Planner:
         that are found in no time come first."""
         raise NotImplementedError
 
-    def _more(self, line: Dim) -> tuple[tuple[int, int, int], ...]:
-        """What Work has of further operands, whose elements lie so along a line."""
-        return tuple((step, low, high) for step, (_, low, high) in zip(line.more, self.layout.more, strict=True))
+    def _work_by_lines(
+        self, line: Dim, rows: tuple[Dim, ...], runs: tuple[Dim, ...], vector: int, aligned: bool
+    ) -> Work:
+        """The work by slots of so many elements of lines, which rows and runs lead to."""
+        return self.work.but(
+            rows=math.prod(d.size for d in rows),
+            runs=math.prod(d.size for d in runs),
+            length=line.size,
+            slots=slots_of(line.size, vector, aligned),
+            step_a=line.a,
+            step_b=line.b,
+            step_c=line.c,
+            more=tuple((step, low, high) for step, (_, low, high) in zip(line.more, self.layout.more, strict=True)),
+            row=rows,
+            run=runs,
+        )
 
     def _folds_states(self) -> bool:
         """Whether parts of a cell may have states of their own, which are folded behind. A user's may have positions,
@@ -217,11 +241,15 @@ class Planner:
 
     def _chain(self) -> int:
         """Partials that a thread of the last block may fold one after another."""
-        return tuning.HEAVY_CHAIN if self.op.state_bytes >= tuning.HEAVY_STATE_BYTES else tuning.CHAIN
+        return tuning.HEAVY_CHAIN if self.op.is_heavy else tuning.CHAIN
 
-    def _published_words(self, op: Operator, groups: int, splits: int, columns: int) -> int:
+    def _lines_begin_at(self, dims: Sequence[Dim], operand: int, unit: int) -> bool:
+        """True where lines that are so far apart begin at multiples of so many bytes."""
+        return self.phases[operand] % unit == 0 and aligned_by(dims, operand, unit)
+
+    def _published_words(self, groups: int, splits: int, columns: int) -> int:
         """Words of the states that blocks publish where one waits for them (kernels/core/published.cuh); else 0."""
-        state_words = -(-op.state_bytes // 4)
+        state_words = -(-self.op.state_bytes // 4)
         words = groups * splits * columns * 4 * -(-state_words // 2)
         few = groups <= tuning.POLLED_GROUPS and groups * splits <= tuning.POLLED_BLOCKS
         return words if few and words <= tuning.TICKETS else 0
@@ -235,48 +263,41 @@ class Planner:
         columns: int = 1,
         shared: int = 0,
         cells: int = 0,
-        finish: str = "",
+        is_long: bool = False,
         *,
         effort: Effort,
     ) -> Steps:
-        """The launch, and with it whatever brings the partials of its blocks together."""
-        op, finish = self.op, finish or self.finish
-        if work.splits > 1:
-            effort = effort._replace(left=groups * work.splits * columns)
-            if finish == "ticket":
-                effort = effort._replace(chain=chain_of(work.splits, columns, tuning.THREADS))
+        """The launch, and with it whatever brings the partials of its blocks together: a launch of its own where these
+        are long to fold."""
+        op, states = self.op, groups * work.splits * columns
+        finish = "two-pass" if is_long and self.finish == "ticket" else self.finish
         shared = max(shared, tuning.THREADS // 32 * op.state_bytes, 16)
-        if (
-            work.splits > 1
-            and finish == "ticket"
-            and (words := self._published_words(op, groups, work.splits, columns))
-        ):
-            return [Launch(name.format(op.emits, "POLLED"), blocks, work, shared, tickets=words, effort=effort)]
-        if work.splits == 1 or finish == "ticket":
-            scratch = groups * work.splits * columns if work.splits > 1 else 0
-            kernel = name.format(op.emits, "TICKET")
-            tickets = groups if work.splits > 1 else 0
-            return [Launch(kernel, blocks, work, shared, scratch, tickets, effort=effort)]
+        if work.splits == 1:
+            return [Launch(name.format(op.emits, "TICKET"), blocks, work, shared, effort=effort)]
+        effort = effort._replace(left=states)
+        if finish == "ticket":
+            effort = effort._replace(chain=chain_of(work.splits, columns, tuning.THREADS))
+            if words := self._published_words(groups, work.splits, columns):
+                return [Launch(name.format(op.emits, "POLLED"), blocks, work, shared, tickets=words, effort=effort)]
+            return [Launch(name.format(op.emits, "TICKET"), blocks, work, shared, states, groups, effort=effort)]
         keep = replace(op, emit="")
         if finish == "atomic":
-            fill = Launch(
-                f"fill_cells<{op.type}, {keep.emits}, {tuning.THREADS}, 1>",
-                min(-(-work.cells // tuning.THREADS), tuning.GRID),
-                Work(rows=work.cells, cells=work.cells),
-            )
+            fill = by_cells("fill_cells", keep, work.cells)
             return [fill, Launch(name.format(keep.emits, "ATOMIC"), blocks, work, shared, effort=effort)]
         cells = cells or work.rows
         first = Launch(name.format(keep.emits, "TWO_PASS"), blocks, work, shared, cells * work.splits, effort=effort)
         state = op.state_bytes
-        by_cell = columns == 1  # rows publish (row, split); columns (split, cell)
-        kept = Dim(cells, (work.splits if by_cell else 1) * state, 0, 1)
-        reduced = Dim(work.splits, state if by_cell else cells * state)
-        if by_cell:
-            kept_dims = tuple(
-                Dim(d.size, row_major(work.row, i) * work.splits * state, 0, d.c) for i, d in enumerate(work.row)
-            )
-        else:
-            kept_dims = (kept,) if cells > 1 else ()
-        first_cell = work.first_cell if by_cell else 0
-        layout = Layout(kept_dims, (reduced,), 0, 0, first_cell, 0, cells * work.splits * state, 0, 0)
-        return [first, Fold(op, layout, PARTIALS, effort=folding(cells * work.splits, self.written, op.state_bytes))]
+        if columns == 1:  # rows publish (row, split)
+            steps = (row_major(work.row, i) * work.splits * state for i in range(len(work.row)))
+            kept = tuple(Dim(d.size, step, 0, d.c) for d, step in zip(work.row, steps, strict=True))
+            reduced, first_cell = Dim(work.splits, state), work.first_cell
+        else:  # columns (split, cell)
+            kept = (Dim(cells, state, 0, 1),) if cells > 1 else ()
+            reduced, first_cell = Dim(work.splits, cells * state), 0
+        return [first, self.fold(kept, (reduced,), cells * work.splits, first_cell, PARTIALS)]
+
+    def fold(self, kept: tuple[Dim, ...], reduced: tuple[Dim, ...], states: int, first_cell: int, reads: str) -> Fold:
+        """Of so many states, one behind another and laid out so, to what the planner has to give."""
+        size = self.op.state_bytes
+        layout = Layout(kept, reduced, 0, 0, first_cell, 0, states * size, 0, 0)
+        return Fold(self.op, layout, reads, effort=folding(states, self.written, size))

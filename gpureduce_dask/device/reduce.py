@@ -21,10 +21,9 @@ from .layout import EMPTY, collapse
 from .map_cut import fit_operands
 from .operator import cuda_operator, options, own_text
 from .plan_cache import Plans
-from .plans import Launch
+from .plans import by_cells
 from .specialise import Plan, refold
-from .task import BATCH, BATCH4, Work
-from .tuning import GRID, THREADS
+from .task import BATCH, BATCH4
 
 _quick: Plans[Prepared] = Plans()  # plans of one launch on one array: found with half the host time
 
@@ -231,8 +230,7 @@ def finalise(partial: Any, bound: Bound) -> Any:
         if prepared is None:
             op = cuda_operator(bound, True)
             cells = math.prod(shape)
-            name = f"finalise_cells<{op.type}, {op.emits}, {THREADS}, 1>"
-            step = Launch(name, min(-(-cells // THREADS), GRID), Work(rows=cells, cells=cells, option=options(bound)))
+            step = by_cells("finalise_cells", op, cells, options(bound))
             ready = launch.ready([step] if cells else [], device, *own_text(bound))
             prepared = known[key] = of_steps(ready, EMPTY, shape, bound, True)
         out, pointer = launch.new_array(prepared.shape, prepared.dtype, prepared.nbytes)

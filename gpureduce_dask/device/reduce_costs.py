@@ -85,14 +85,19 @@ class Effort(NamedTuple):
 def seconds(of: Effort) -> float:
     """Predicted for a launch."""
     costs = table()
-    cost, heavy = costs.kinds[of.kind], 1 + costs.weight * of.state_bytes
+    cost = costs.kinds[of.kind]
+    together, behind = parts(of, cost, costs, max(1.0, of.threads / RESIDENT))
+    return cost.start + math.hypot(*together) + float(behind)
+
+
+def parts(of: Any, cost: Cost, costs: Table, waves: Any) -> tuple[tuple[Any, ...], Any]:
+    """Seconds of what a launch does at a time, and of what comes behind, by so many times the threads that go on at a
+    time: of an Effort, or of one whose members are arrays."""
+    heavy = 1 + costs.weight * of.state_bytes
     work = of.loads * cost.load + (of.elements * cost.element + of.ends * cost.end) * heavy + of.lookups * costs.lookup
-    waits = of.rounds * cost.round * max(1.0, of.threads / RESIDENT)
-    main = math.hypot(of.nbytes * costs.memory, work, of.lines * costs.line, waits)
-    behind = of.left * of.state_bytes * costs.state
-    if of.chain:
-        behind += costs.joined + of.chain * costs.chain * heavy
-    return cost.start + main + behind
+    folded = (of.chain > 0) * costs.joined + of.chain * costs.chain * heavy
+    together = of.nbytes * costs.memory, work, of.lines * costs.line, of.rounds * cost.round * waves
+    return together, of.left * of.state_bytes * costs.state + folded
 
 
 @functools.cache

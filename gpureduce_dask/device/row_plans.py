@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,15 +11,16 @@ from typing import Any
 from . import reduce_costs, tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
-from .plans import DEEPEST, Launch, Planner, Steps, Way, aligned_by, balanced, blocks_for, is_one, row_major, slots_of
-from .reduce_costs import CACHED, SECTOR, Effort, in_sectors, rounds_of, shared_lines
-from .task import Work
+from .plans import DEEPEST, Launch, Planner, Steps, Way, balanced, blocks_for, is_one, row_major, slots_of
+from .reduce_costs import CACHED, SECTOR, in_sectors, rounds_of, shared_lines
+from .task import Work, flag
 from .tuning import CACHE_LINE
 
 # How lines are taken (kernels/grid/rows.cuh), as costs have it.
 LINES = {"ONE_LINE": "a line", "LINE_AHEAD": "a line", "LONG_LINES": "long lines", "EVEN_LINES": "even lines"}
 LINES |= {"SHORT_LINES": "short lines"}
 
+SUMS = ("Sum<", "Mean<", "RootSum<")
 # Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
 # elements fills them for: a second tile would spill.
 FULL = ("Mapped<", "Both<", "User<")
@@ -41,21 +43,10 @@ class RowPlanner(Planner):
         layout, op = self.layout, self.op
         self.line = line = layout.reduced[-1] if layout.reduced else one_element(op.itemsizes)
         self.runs = runs = layout.reduced[:-1]
-        self.vector = vector = self._row_vector(line, (*layout.kept, *runs))
-        unit = vector * op.itemsizes[0]
-        self.aligned = self.phases[0] % unit == 0 and aligned_by((*layout.kept, *runs), 0, unit)
-        self.work = self.work.but(
-            rows=self.cells,
-            runs=math.prod(d.size for d in runs),
-            length=line.size,
-            slots=slots_of(line.size, vector, self.aligned),
-            step_a=line.a,
-            step_b=line.b,
-            step_c=line.c,
-            more=self._more(line),
-            row=layout.kept,
-            run=runs,
-        )
+        self.others = (*layout.kept, *runs)
+        self.vector = vector = self._row_vector()
+        self.aligned = self._lines_begin_at(self.others, 0, vector * op.itemsizes[0])
+        self.work = self._work_by_lines(line, layout.kept, runs, vector, self.aligned)
         self.lines = self.work.runs * self.chunks
         self.slots = slots_of(line.size, vector, True)
         self.row_bytes = line.size * op.itemsizes[0]
@@ -87,7 +78,8 @@ class RowPlanner(Planner):
         if len(op.itemsizes) == 1:
             yield "columns first", self.least_folded, self._columns_first
         if len(self.runs) > 1 and self.chunks == 1:
-            yield "outer runs of rows", self.least_folded, self._outer_runs
+            outer = functools.partial(outer_runs_as_rows, self, self.runs, (self.line,))
+            yield "outer runs of rows", self.least_folded, outer
 
     def _commutative_ways(self) -> Iterator[tuple[str, float, Way]]:
         fits_a_subwarp = self.slots * self.lines <= tuning.SUBWARP_ROW_SLOTS
@@ -117,9 +109,6 @@ class RowPlanner(Planner):
         lines = self.cells * taken * shared_lines(self.layout.kept[-1].a)
         return reduce_costs.seconds(self._effort("columns", 1, 0, 0, 0, lines, 0))
 
-    def _outer_runs(self) -> Steps:
-        return outer_runs_as_rows(self, RowPlanner, self.runs, (self.line,))
-
     def _own_slots(self) -> tuple[Work, int, bool]:
         """Lines that begin with a slot of theirs: the work, the elements of a slot, and whether lines begin at any
         alignment or end with part of one. Several operands are read one by one then."""
@@ -129,34 +118,28 @@ class RowPlanner(Planner):
             vector, partial = 1, False
         return work.but(slots=slots_of(work.length, vector, True)), vector, partial
 
-    def _row_vector(self, line: Dim, others: Sequence[Dim]) -> int:
+    def _row_vector(self) -> int:
         """Elements a load: 16 bytes' worth where elements lie together, and operands at one phase."""
-        sizes = self.op.itemsizes
+        line, sizes = self.line, self.op.itemsizes
         if line.a != sizes[0] or sizes[0] not in (1, 2, 4, 8, 16) or "Refold" in self.op.type:
             return 1
         if len(sizes) == 1:
             return 16 // sizes[0]
         vector = 16 // max(sizes)
         same = line.strides[: len(sizes)] == sizes
-        for places in (self.phases, *(dim.strides for dim in others)):
+        for places in (self.phases, *(dim.strides for dim in self.others)):
             same = same and is_one(place // n % vector for place, n in zip(places, sizes, strict=False) if n)
         return vector if same else 1
 
     def _side_by_side(self) -> tuple[Work, int]:
         """The work by aligned slots that a line is a whole number of, each line beginning with one, and the elements of
         one."""
-        vector, length, others = self.vector, self.line.size, (*self.layout.kept, *self.runs)
-        for operand, size in enumerate(self.op.itemsizes):
-            while (
-                vector > 1
-                and size
-                and not (
-                    length % vector == 0
-                    and self.phases[operand] % (vector * size) == 0
-                    and aligned_by(others, operand, vector * size)
-                )
-            ):
-                vector //= 2
+        vector, length = self.vector, self.line.size
+        sizes = [(operand, size) for operand, size in enumerate(self.op.itemsizes) if size]
+        while vector > 1 and (
+            length % vector or not all(self._lines_begin_at(self.others, k, vector * n) for k, n in sizes)
+        ):
+            vector //= 2
         return self.work.but(slots=length // vector), vector
 
     def _columns_first(self) -> Steps:
@@ -196,12 +179,12 @@ class RowPlanner(Planner):
         return is_short and self.row_bytes % 16 > 0
 
     def _staged_rows(self) -> Steps:
-        work = self.work
         tile_rows = tuning.STAGED_TILE_BYTES // self.row_step // tuning.THREADS * tuning.THREADS
+        (work, blocks), rows = self._tiles(tile_rows), self.cells
         name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
-        loads, rows = work.rows * work.length, work.rows
-        effort = self._effort("staged rows", rows, loads, 1, 2, self.staged / CACHE_LINE, rows, nbytes=self.staged)
-        return self._tiled(name, *self._tiles(tile_rows), tuning.THREADS, effort)
+        taken = rows * work.length, 1, 2, self.staged / CACHE_LINE, rows
+        effort = self._effort("staged rows", rows, *taken, nbytes=self.staged)
+        return [Launch(name, blocks, work, self._tile_bytes(work.slots), effort=effort)]
 
     def _subwarp_slot(self) -> int:
         """Bytes of a slot in shared memory: few slots reach past a short row, which costs more than words do."""
@@ -216,47 +199,51 @@ class RowPlanner(Planner):
             lanes *= 2
         return lanes
 
+    def _slots_of_lane(self, lanes: int) -> int:
+        """Slots of a row, which may reach into one more than it fills, for each lane of a sub-warp."""
+        return -(-(-(-self.row_bytes // self._subwarp_slot()) + 1) // lanes)
+
     def _subwarp_rows(self) -> Steps:
-        op, threads, row_bytes, slot = self.op, tuning.SUBWARP_THREADS, self.row_bytes, self._subwarp_slot()
-        lanes = self._subwarp_lanes(tuning.SUBWARP_TILE_BYTES)
+        threads, lanes = tuning.SUBWARP_THREADS, self._subwarp_lanes(tuning.SUBWARP_TILE_BYTES)
         tile_rows = threads // lanes
         tile_rows *= max(1, tuning.SUBWARP_TILE_LEAST // (tile_rows * self.row_step))
-        sizes = f"{slot // op.itemsizes[0]}, {threads}, {lanes}, {self.batch}"
-        name = f"reduce_subwarp_rows<{op.type}, {op.emits}, {sizes}>"
-        slots, members = -(-row_bytes // slot) + 1, self.cells * lanes
-        each = -(-slots // lanes)
+        work, blocks = self._tiles(tile_rows)
+        each = self._slots_of_lane(lanes)
         rounds = 2 + each / 4 * -(-tile_rows * lanes // threads)
-        (work, blocks), vector = self._tiles(tile_rows), slot // op.itemsizes[0]
-        taken = members * each, vector, rounds, self.staged / CACHE_LINE, members
-        effort = self._effort("subwarp rows", blocks * threads, *taken, nbytes=self.staged)
-        return self._tiled(name, work, blocks, threads, effort)
+        return self._staged_subwarps("rows", work, blocks, self._tile_bytes(work.slots), lanes, each, rounds)
 
     def _subwarp_runs(self) -> Steps:
         """The same of several runs or chunks: a row a sub-warp, and two tiles, of which one is copied meanwhile."""
-        op, threads, row_bytes, slot = self.op, tuning.SUBWARP_THREADS, self.row_bytes, self._subwarp_slot()
         lanes = self._subwarp_lanes(tuning.RUN_TILE_BYTES)
-        tile_rows, vector = threads // lanes, slot // op.itemsizes[0]
-        tile_bytes = self._run_tile(tile_rows)
-        name = f"reduce_subwarp_runs<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
-        slots, members, (work, blocks) = -(-row_bytes // slot) + 1, self.cells * lanes, self._tiles(tile_rows)
-        each = -(-slots // lanes) * self.lines
-        taken = members * each, vector, self.lines + each / 4, self.staged / CACHE_LINE, members
-        effort = self._effort("subwarp runs", blocks * threads, *taken, nbytes=self.staged)
-        return [Launch(name, blocks, work.but(tail=tile_bytes), 2 * tile_bytes, threads=threads, effort=effort)]
+        tile_rows = tuning.SUBWARP_THREADS // lanes
+        work, blocks = self._tiles(tile_rows)
+        tile_bytes, each = self._run_tile(tile_rows), self._slots_of_lane(lanes) * self.lines
+        work, rounds = work.but(tail=tile_bytes), self.lines + each / 4
+        return self._staged_subwarps("runs", work, blocks, 2 * tile_bytes, lanes, each, rounds)
+
+    def _staged_subwarps(
+        self, kind: str, work: Work, blocks: int, shared: int, lanes: int, each: int, rounds: float
+    ) -> Steps:
+        """Sub-warps for rows that a block copies, of which a lane takes so many slots."""
+        op, threads, vector = self.op, tuning.SUBWARP_THREADS, self._subwarp_slot() // self.op.itemsizes[0]
+        name = f"reduce_subwarp_{kind}<{op.type}, {op.emits}, {vector}, {threads}, {lanes}, {self.batch}>"
+        members = self.cells * lanes
+        taken = members * each, vector, rounds, self.staged / CACHE_LINE, members
+        effort = self._effort(f"subwarp {kind}", blocks * threads, *taken, nbytes=self.staged)
+        return [Launch(name, blocks, work, shared, threads=threads, effort=effort)]
 
     def _run_tile(self, rows: int) -> int:
         """Bytes of a tile of so many rows of a run."""
-        return -(-(rows * self.row_step + tuning.TILE_MARGIN) // 16) * 16
+        return -(-self._tile_bytes(rows) // 16) * 16
+
+    def _tile_bytes(self, rows: int) -> int:
+        return rows * self.row_step + tuning.TILE_MARGIN
 
     def _tiles(self, rows: int) -> tuple[Work, int]:
         """The work by tiles of at most so many rows of a plane, and blocks."""
         tiles = -(-self.plane_rows // rows)
         work = self.work.but(slots=min(rows, self.plane_rows), tiles=tiles, width=self.plane_rows, step_b=self.row_step)
         return work, self.cells // self.plane_rows * tiles
-
-    def _tiled(self, name: str, work: Work, blocks: int, threads: int, effort: Effort) -> Steps:
-        shared = work.slots * self.row_step + tuning.TILE_MARGIN
-        return [Launch(name, blocks, work, shared, threads=threads, effort=effort)]
 
     def _line_tile(self, slots: int, widths: Sequence[int], items: int) -> tuple[int, int]:
         """Lanes and loads a lane, ``items`` at most, whose tiles a line of so many slots fills best."""
@@ -271,19 +258,11 @@ class RowPlanner(Planner):
         """The share that the slots of a line are of those of the tiles it takes, and of what its ends take."""
         return slots / (-(-slots // tile) * tile + (0 if self.aligned else tuning.END_SLOTS))
 
-    def _is_even_run(self) -> bool:
-        """Whether lines of a row are one stride apart."""
-        return self.chunks == 1 and len(self.layout.reduced) <= 2
-
     def _side_items(self, vector: int) -> tuple[str, int]:
         """How lines are taken that lie side by side, and loads in flight: each has an address to be looked up where
         they are not one stride apart."""
-        items = self._items(vector)
-        return ("EVEN_LINES", items) if self._is_even_run() else ("SHORT_LINES", max(1, items // 4))
-
-    def _widens(self, vector: int) -> bool:
-        """Sums of narrow elements: a pack of them, as they are added up, fills many registers."""
-        return self.op.core.startswith(("Sum<", "Mean<", "RootSum<")) and vector > 4
+        items, are_even = self._items(vector), self.chunks == 1 and len(self.runs) <= 1
+        return ("EVEN_LINES", items) if are_even else ("SHORT_LINES", max(1, items // 4))
 
     def _crowds(self, vector: int) -> int:
         """How many times as many registers as others, packs of several narrow operands fill."""
@@ -294,7 +273,9 @@ class RowPlanner(Planner):
 
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""
-        heavy = self._widens(vector) or self._crowds(vector) > 1 or self.op.state_bytes >= tuning.HEAVY_STATE_BYTES
+        # A pack of narrow elements, as they are added up, fills many registers.
+        widens = self.op.core.startswith(SUMS) and vector > 4
+        heavy = widens or self._crowds(vector) > 1 or self.op.is_heavy
         items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
 
@@ -307,10 +288,11 @@ class RowPlanner(Planner):
         """Sub-warps for rows that begin with a slot of theirs."""
         work, vector, partial = self._own_slots()
         lanes = self._lanes(work.slots)
+        cost = "own slots, unaligned" if partial else "own slots"
         if work.slots <= lanes:
             batch = tuning.SHORT_ROW_BATCH // self._crowds(vector)
-            return self._subwarps(work, vector, lanes, "ONE_LINE", 1, 1, batch, partial, True)
-        return self._subwarps(work, vector, lanes, "SHORT_LINE", self._items(vector), 1, 1, partial, True)
+            return self._subwarps(work, vector, lanes, "ONE_LINE", 1, batch=batch, partial=partial, cost=cost)
+        return self._subwarps(work, vector, lanes, "SHORT_LINE", self._items(vector), partial=partial, cost=cost)
 
     def _subwarp_line(self) -> Steps:
         # of one load in flight, a lane has one slot of several rows
@@ -323,10 +305,8 @@ class RowPlanner(Planner):
 
     def _subwarp_short_lines(self) -> Steps:
         whole, vector = self._side_by_side()
-        return self._subwarps(whole, vector, self._short_line_lanes(whole), *self._side_items(vector))
-
-    def _short_line_lanes(self, whole: Work) -> int:
-        return max(self._lanes(self._own_slots()[0].slots * self.lines), min(32, _power_of_two(whole.slots)))
+        lanes = max(self._lanes(self._own_slots()[0].slots * self.lines), min(32, _power_of_two(whole.slots)))
+        return self._subwarps(whole, vector, lanes, *self._side_items(vector))
 
     def _subwarps(
         self,
@@ -338,7 +318,7 @@ class RowPlanner(Planner):
         least: int = 1,
         batch: int = 1,
         partial: bool = False,
-        own: bool = False,
+        cost: str = "",
     ) -> Steps:
         """Rows by sub-warps, each of which has so many loads in flight, ``least`` at least."""
         op = self.op
@@ -348,40 +328,41 @@ class RowPlanner(Planner):
         blocks = min(-(-work.rows // (subwarps * batch)), tuning.ROW_BLOCKS)
         name = (
             f"reduce_short_rows<{op.type}, {op.emits}, {vector}, {tuning.THREADS}, {lanes}, {batch}, {items}, "
-            f"{kind}, {str(partial).lower()}, {self.batch}>"
+            f"{kind}, {flag(partial)}, {self.batch}>"
         )
         work = work.but(tiles=-(-work.slots // (lanes * items)))
         loads, rounds, lines, lookups = self._walk(work, vector, lanes, items, kind)
         rounds *= max(1.0, work.rows / (blocks * subwarps * batch))  # sub-warps take one batch of rows after another
-        cost = "own slots, unaligned" if partial else "own slots" if own else f"subwarp, {LINES[kind]}"
-        each = (loads * work.rows, vector, rounds, lines * work.rows, work.rows * lanes, lookups * work.rows)
-        return [Launch(name, blocks, work, effort=self._effort(cost, blocks * tuning.THREADS, *each))]
+        taken = loads, vector, rounds, lines, work.rows * lanes, lookups
+        effort = self._effort(cost or f"subwarp, {LINES[kind]}", blocks * tuning.THREADS, *taken)
+        return [Launch(name, blocks, work, effort=effort)]
 
     def _walk(
         self, work: Work, vector: int, group: int, items: int, kind: str, splits: int = 1
     ) -> tuple[float, float, float, float]:
-        """What so many groups of threads do with a row: loads that all issue, rounds of them that one thread waits
+        """What groups of threads do, so many with each row: loads that all issue, rounds of them that one thread waits
         for, cache lines that they touch, and lines that are looked up."""
-        lines, slots, lanes = self.lines, work.slots, min(32, group)
+        rows, lines, slots, lanes = work.rows, self.lines, work.slots, min(32, group)
         nbytes = slots * vector * self.op.itemsizes[0]
         if kind in ("EVEN_LINES", "SHORT_LINES"):
             each = -(-lines // (splits * (group // slots)))
-            loads = splits * group * each
-            lookups = loads if kind == "SHORT_LINES" else 0
+            loads = splits * group * each * rows
             apart = max(nbytes, abs(work.run[-1].a)) if work.run else nbytes  # lines of a warp may share a cache line
-            return loads, rounds_of(each, items), lines * min(-(-nbytes // CACHE_LINE), apart / CACHE_LINE), lookups
+            touched = lines * min(-(-nbytes // CACHE_LINE), apart / CACHE_LINE) * rows
+            return loads, rounds_of(each, items), touched, loads if kind == "SHORT_LINES" else 0
         step = work.step_a * vector if slots > 1 or not work.row else work.row[-1].a
-        touched = lines * slots * shared_lines(step)
+        touched = lines * slots * shared_lines(step) * rows
         if kind == "SHORT_LINE" or (kind == "ONE_LINE" and items == 1 == work.tiles):
             each = -(-slots // lanes)
-            return lanes * each, -(-each // items), touched, 0
+            return lanes * each * rows, rounds_of(each, items), touched, 0
         tiles = work.tiles * lines
         each = -(-tiles // (splits * (group // lanes)))
-        return tiles * lanes * items, each * (1 + items / 8), touched, tiles * lanes if kind == "LONG_LINES" else 0
+        lookups = tiles * lanes * rows if kind == "LONG_LINES" else 0
+        return tiles * lanes * items * rows, each * (1 + items / 8), touched, lookups
 
     def _folds_pairs(self) -> bool:
         """Sums of two words each, which cost arithmetic but no traffic."""
-        return "Twofold" in self.op.type and self.op.core.startswith(("Sum<", "Mean<", "RootSum<"))
+        return "Twofold" in self.op.type and self.op.core.startswith(SUMS)
 
     def _block_line(self) -> Steps:
         items, work, vector = self._block_items(), self.work, self.vector
@@ -413,8 +394,8 @@ class RowPlanner(Planner):
         work = work.but(tiles=-(-work.slots // (32 * items)), splits=splits)
         loads, rounds, lines, lookups = self._walk(work, vector, tuning.THREADS, items, kind, splits)
         threads = work.rows * splits * tuning.THREADS
-        each = (loads * work.rows, vector, rounds, lines * work.rows, threads, lookups * work.rows)
-        effort = self._effort(f"block, {LINES[kind]}", threads, *each, self._read_again(work))
+        taken = loads, vector, rounds, lines, threads, lookups, self._read_again(work)
+        effort = self._effort(f"block, {LINES[kind]}", threads, *taken)
         return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows, effort=effort)
 
     def _read_again(self, work: Work) -> float:
@@ -440,7 +421,7 @@ class RowPlanner(Planner):
         if rows >= tuning.GRID:
             return 1
         sums = self.op.core.startswith(("Sum<", "Mean<")) and self.op.state_bytes <= 32
-        heavy = self.op.state_bytes >= tuning.HEAVY_STATE_BYTES and not sums
+        heavy = self.op.is_heavy and not sums
         most = tuning.HEAVY_BLOCKS if heavy else tuning.BLOCKS
         if heavy and self._is_narrow_float():
             most = tuning.NARROW_HEAVY_BLOCKS

@@ -244,7 +244,7 @@ def _task(
 
 
 def features(
-    chunks: Chunks, bound: Bound, axis: int, exclusive: bool, reverse: bool, gpu: scan_costs.Gpu
+    chunks: Chunks, bound: Bound, axis: int, exclusive: bool, reverse: bool, gpu: scan_task.Gpu
 ) -> list[scan_costs.Features]:
     """What the times of all plans of a scan depend on. By each kernel of those it can be asked for as a ``method``."""
     chunks, way, _ = _turned(chunks, _Way.of(axis, reverse, exclusive))

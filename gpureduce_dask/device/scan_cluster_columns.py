@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from . import scan_contiguous, scan_task
-from .scan_contiguous import LANES, PACK, SCRATCH, STATE_SLOTS, ContiguousRows, Tiles
-from .scan_task import RING_SLOTS, WRITE_DELAY, Operator, Plan, flag
+from . import scan_task
+from .scan_contiguous_columns import LINE, SCRATCH, Tiles, launch, lead_of
+from .scan_task import LANES, PACK, RING_SLOTS, STATE_SLOTS, WRITE_DELAY, Plan, Scan
+from .task import flag
 
 # Blocks of a cluster: of four, sums of float32 down (n, 100), (n, 65) 0.86, 0.81 of a copy, and of two 0.92, 0.88.
 BLOCKS = 2
@@ -45,25 +46,26 @@ REGISTER_SHARE, REGISTER_SHARE_OF_PAIRS = 7 / 16, 3 / 8
 # more; and where a warp group's share begins within a line of memory, by how it is aligned: sums down (n, 100) by two
 # warp groups of seven warps, of 44, 42, 45, 41 rows a lane 0.92, 0.90, 0.90, 0.89.
 LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
-LINE, MISALIGNED_COST = 128, {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
+MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
-def plan(
-    op: Operator, contiguous: ContiguousRows, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan | None:
-    """The launch, where it pays, of a GPU that has clusters."""
-    sums, width = scan_task.adds_floats(op), contiguous.width
-    if limit < LEAST_SHARED_BYTES or contiguous.count > 1 or not _suits(op, contiguous):
+def plan(scan: Scan) -> Plan | None:
+    """The launch, where it pays, of a GPU that has clusters and rows that lie one after another in both arrays."""
+    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES:
         return None
+    lead = lead_of(scan)
+    if lead is None or scan.plane_count > 1 or not _suits(scan):
+        return None
+    op, sums, width = scan.op, scan_task.adds_floats(scan.op), scan.columns.size
     look_back_warps = -(-width // (BLOCKS * LANES))
-    by_columns = GROUPS if contiguous.sizes[0] == 4 else GROUPS_OF_EIGHTS
+    by_columns = GROUPS if scan.sizes[0] == 4 else GROUPS_OF_EIGHTS
     shapes = GROUPS_OF_SUMS if sums else tuple(shape for most, shape in by_columns if width <= most)[:1]
-    cuts = [_cut(op, contiguous, *shape, look_back_warps, limit) for shape in shapes if LANES * shape[1] >= width]
+    cuts = [_cut(scan, *shape, look_back_warps) for shape in shapes if LANES * shape[1] >= width]
     _, warp_groups, warps, rows, nbytes = min(cuts, default=(math.inf, 0, 0, 0, 0))
     row_groups = warp_groups * (LANES * warps // width)
-    if not rows or contiguous.length < TILES * row_groups * rows:
+    if not rows or scan.length < TILES * row_groups * rows:
         return None
-    numbers = (warp_groups, warps, look_back_warps, flag(exclusive), RADIX, rows, BLOCKS)
+    numbers = (warp_groups, warps, look_back_warps, flag(scan.exclusive), RADIX, rows, BLOCKS)
     kernel = f"scan_cluster_tiles<ClusterColumnScan<{', '.join((op.type, op.emits, *map(str, numbers)))}>>"
     published = BLOCKS * look_back_warps * LANES * (8 if sums or op.state_bytes <= 4 else 16)
     tiles = Tiles(
@@ -75,13 +77,13 @@ def plan(
         published_bytes=published,
         cluster_blocks=BLOCKS,
     )
-    return scan_contiguous.launch(op, contiguous, kernel, tiles, reverse, processors)
+    return launch(scan, lead, kernel, tiles)
 
 
-def _suits(op: Operator, contiguous: ContiguousRows) -> bool:
+def _suits(scan: Scan) -> bool:
     """True of elements, states and columns for which it pays."""
-    size, width = contiguous.sizes[0], contiguous.width
-    if size != contiguous.sizes[1] or size not in (4, 8):
+    op, size, width = scan.op, scan.sizes[0], scan.columns.size
+    if size != op.out_bytes or size not in (4, 8):
         return False
     if scan_task.adds_pairs(op):
         return size == 8 and NARROWEST_OF_PAIRS <= width <= WIDEST
@@ -89,33 +91,23 @@ def _suits(op: Operator, contiguous: ContiguousRows) -> bool:
     return small and NARROWEST <= width <= (WIDEST if size == 4 else WIDEST_OF_EIGHTS)
 
 
-def _cut(
-    op: Operator, contiguous: ContiguousRows, warp_groups: int, warps: int, look_back_warps: int, limit: int
-) -> tuple[float, int, int, int, int]:
+def _cut(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> tuple[float, int, int, int, int]:
     """What is lost, warp groups, warps of each, rows of a lane with which least is, and bytes of shared memory."""
-    all_warps, each = warp_groups * warps + WRITE_DELAY * look_back_warps, LANES * warps // contiguous.width
+    op, size, width = scan.op, scan.sizes[0], scan.columns.size
+    all_warps, each = warp_groups * warps + WRITE_DELAY * look_back_warps, LANES * warps // width
     message = 8 * -(-op.state_bytes // 4)  # bytes of a state that a block sends to another
     messages = 8 * RING_SLOTS + STATE_SLOTS * (BLOCKS - 1) * look_back_warps * LANES * 2 * message
     scratch = SCRATCH + STATE_SLOTS * warp_groups * warps * LANES * max(8, op.state_bytes) + messages
-    row = warp_groups * each * contiguous.width * contiguous.sizes[0]
+    row = warp_groups * each * width * size
     registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8
-    of_pairs = scan_task.adds_pairs(op)
-    row_registers = (
-        registers - OTHER_REGISTERS
-        if op.state_bytes <= 4
-        else int(registers * (REGISTER_SHARE_OF_PAIRS if of_pairs else REGISTER_SHARE))
-    )
-    most = min(row_registers * 4 // contiguous.sizes[0], (limit - scratch) // (STAGES * row))
-    worse = IDLE_COST * (1 - each * contiguous.width / (LANES * warps)) + WARP_COST * warps
+    share_of_rows = REGISTER_SHARE_OF_PAIRS if scan_task.adds_pairs(op) else REGISTER_SHARE
+    row_registers = registers - OTHER_REGISTERS if op.state_bytes <= 4 else int(registers * share_of_rows)
+    most = min(row_registers * 4 // size, (scan.gpu.shared_bytes - scratch) // (STAGES * row))
+    worse = IDLE_COST * (1 - each * width / (LANES * warps)) + WARP_COST * warps
     found = [
-        (
-            SMALL_TILE_COST * LARGE_TILE / (rows * row) + MISALIGNED_COST[math.gcd(share, LINE)] + worse,
-            warp_groups,
-            warps,
-            rows,
-        )
+        (SMALL_TILE_COST * LARGE_TILE / (rows * row) + MISALIGNED_COST[math.gcd(share, LINE)] + worse, rows)
         for rows in range(most, 0, -1)
         if (share := rows * row // warp_groups) % PACK == 0
     ]
-    lost, warp_groups, warps, rows = min(found, default=(math.inf, warp_groups, warps, 0))
+    lost, rows = min(found, default=(math.inf, 0))
     return lost, warp_groups, warps, rows, STAGES * rows * row + scratch

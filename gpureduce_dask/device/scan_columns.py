@@ -3,30 +3,28 @@ which columns a lane takes."""
 
 from __future__ import annotations
 
-import math
 import re
-import struct
 from dataclasses import dataclass
 
 from . import scan_task
-from .layout import Dim
 from .scan_task import (
     ENTRY,
+    LANES,
     RING_SLOTS,
     SECTOR,
     STAGES,
+    STATE_SLOTS,
     WRITE_DELAY,
-    Operands,
     Operator,
     Plan,
+    Scan,
     Step,
     chain_tile_states,
-    flag,
+    most_in_a_bank,
+    strip_words,
 )
-from .task import div_words, walk_words
+from .task import flag
 from .tuning import PROCESSORS
-
-LANES = 32
 
 # Bytes of states that one lane looks back for, where columns lie side by side: warps that need not look back scan.
 # Maxima of bytes down (65536, 65536) 0.69 and 0.98 of a copy, sums of float16 0.79 and 0.86 (both by the word as
@@ -56,85 +54,53 @@ MANY_IN_SEGMENTS = 4224  # columns, whose chains are many (scan_columns.FEW_CHAI
 WHOLE_ROWS = (3, 5)
 
 
-def columns_of_lane(
-    op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]
-) -> tuple[int, int]:
+def columns_of_lane(scan: Scan) -> tuple[int, int]:
     """How many columns a lane takes, and from one of them to the next."""
-    if (lane_columns := _adjacent_columns(op, arrays, columns, planes, steps)) > 1:
+    if (lane_columns := _adjacent_columns(scan)) > 1:
         return lane_columns, 1
-    if (lane_columns := _strided_columns(op, arrays, columns, planes, steps)) > 1:
+    if len(scan.sizes) > 2 or scan.op.state_bytes > 8:
+        return 1, 1
+    if (lane_columns := _strided_columns(scan)) > 1:
         return lane_columns, LANES
-    return columns.size if _takes_rows(op, arrays, columns, steps) else 1, 1
+    return scan.columns.size if scan.columns.size in WHOLE_ROWS and _rows_are_contiguous(scan) else 1, 1
 
 
-def _adjacent_columns(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
-    """Columns side by side that a lane takes at once: as many as fill a word, where all rows are aligned to that."""
-    nbytes, strips = (WORD_OF_NARROW, 1) if op.itemsizes[0] < 4 else (WORD, STRIPS)
-    count = nbytes // op.itemsizes[0] if op.itemsizes[0] < nbytes else 1
-    if len(op.itemsizes) > 1:
-        return _adjacent_segments(op, arrays, columns, planes, steps)
-    if columns.a != op.itemsizes[0]:
-        return 1
-    if columns.size < LANES * count * strips or columns.size % count:
-        return 1
-    written = count * op.out_bytes
-    read_at = [arrays.phases[0], steps[0], *(d.a for d in planes)]
-    write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
-    aligned = all(n % nbytes == 0 for n in read_at) and all(n % written == 0 for n in write_at)
-    return count if aligned and written <= 16 and op.state_bytes <= 8 else 1
+def _adjacent_columns(scan: Scan) -> int:
+    """Columns side by side that a lane takes at once: as many as fill a word, where all rows are aligned to that. Of
+    sums with a flag each, of many columns of float32, two: down (32768, 32768) 0.78 and 0.86."""
+    op, size, columns = scan.op, scan.sizes[0], scan.columns.size
+    nbytes, strips = (WORD_OF_NARROW, 1) if size < 4 else (WORD, STRIPS)
+    count = max(1, nbytes // size)
+    if len(scan.sizes) > 2:
+        pays = op.type.startswith("Segmented<Sum<") and scan.sizes == (4, 1, 4)
+        pays = pays and scan.plane_count * columns >= MANY_IN_SEGMENTS
+    else:
+        pays = op.state_bytes <= 8 and count * op.out_bytes <= 16
+    return count if pays and columns >= LANES * count * strips and scan.takes_columns(count) else 1
 
 
-def _adjacent_segments(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
-    """The same of sums with a flag each: of many columns of float32 two, down (32768, 32768) 0.78 and 0.86."""
-    count, sizes = 2, (*op.itemsizes, op.out_bytes)
-    if not op.type.startswith("Segmented<Sum<") or sizes != (4, 1, 4) or columns.size % count:
-        return 1
-    if (columns.a, columns.b) != op.itemsizes or math.prod(d.size for d in (*planes, columns)) < MANY_IN_SEGMENTS:
-        return 1
-    offsets = [arrays.phases, steps, *((d.a, d.b, d.c) for d in planes)]
-    aligned = all(at % (count * n) == 0 for place in offsets for at, n in zip(place, sizes, strict=True))
-    return count if aligned and columns.size >= LANES * count * STRIPS else 1
+def _rows_are_contiguous(scan: Scan) -> bool:
+    """True where one row of the operand lies after another in memory, and of the results."""
+    columns, sizes = scan.columns, scan.sizes
+    return columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
 
 
-def _takes_rows(op: Operator, arrays: Operands, columns: Dim, steps: list[int]) -> bool:
-    """True where a lane takes whole rows: few columns, one row after another in memory."""
-    return (
-        columns.size in WHOLE_ROWS
-        and len(op.itemsizes) == 1
-        and op.state_bytes <= 8
-        and _rows_are_contiguous(op, columns, steps)
-    )
-
-
-def _rows_are_contiguous(op: Operator, columns: Dim, steps: list[int]) -> bool:
-    """True where one row lies after another in memory."""
-    sizes = (*op.itemsizes, op.out_bytes)
-    return columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(steps, sizes, strict=True))
-
-
-def _strided_columns(op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int]) -> int:
+def _strided_columns(scan: Scan) -> int:
     """Columns a warp's width apart, where rows are not aligned: as many as fill a strip."""
-    if len(op.itemsizes) > 1 or op.state_bytes > 8:
-        return 1
-    if LANES < columns.size < 2 * LANES and _rows_are_contiguous(op, columns, steps):
+    op, columns, size = scan.op, scan.columns.size, scan.sizes[0]
+    if LANES < columns < 2 * LANES and _rows_are_contiguous(scan):
         return 2  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
-    read_at = [steps[0], *(d.a for d in planes)]
-    write_at = [arrays.phases[-1], steps[-1], *(d.c for d in planes)]
-    if not any(n % 32 for n in (*read_at, *write_at)):
+    if not any(n % SECTOR for n in (*scan.row_steps(0), *scan.row_places(-1))):
         return 1
-    size, most = op.itemsizes[0], MOST_STRIDED
-    of_narrow = op.type.startswith("MinMax<") and size <= 2
-    if (
-        of_narrow
-        and math.prod(d.size for d in planes) * -(-columns.size // (STRIP_MISALIGNED // size)) >= CHAINS_OF_NARROW
-    ):
+    most, strips = MOST_STRIDED, -(-columns // (STRIP_MISALIGNED // size))
+    if op.type.startswith("MinMax<") and size <= 2 and scan.plane_count * strips >= CHAINS_OF_NARROW:
         most = STRIP_MISALIGNED // size // LANES
-    count = min(most, STRIP_MISALIGNED // max(size, op.out_bytes) // LANES)
-    while columns.size < LANES * count:
+    count = min(most, STRIP_MISALIGNED // scan.widest // LANES)
+    while columns < LANES * count:
         count //= 2
-    if count == MOST_STRIDED and not planes and scan_task.adds_floats(op) and (size, op.out_bytes) == (4, 4):
-        strips = -(-columns.size // (LANES * count))
-        count = min(count, -(-columns.size // (strips * LANES)))
+    if count == MOST_STRIDED and not scan.planes and scan_task.adds_floats(op) and scan.sizes == (4, 4):
+        strips = -(-columns // (LANES * count))
+        count = min(count, -(-columns // (strips * LANES)))
     return max(1, count)
 
 
@@ -152,16 +118,12 @@ def conflict_free_rows(most: int, row_groups: int, width: int, op: Operator) -> 
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
 
     def conflicts(rows: int) -> int:
-        banks: dict[int, set[int]] = {}
-        for lane in range(row_groups * width):
-            word = (lane // width * rows * width + lane % width) * op.itemsizes[0] // 4
-            banks.setdefault(word % 32, set()).add(word)
-        return max(map(len, banks.values()))
+        places = (lane // width * rows * width + lane % width for lane in range(row_groups * width))
+        return most_in_a_bank(place * op.itemsizes[0] // 4 for place in places)
 
     return min(range(most, most * 3 // 4, -1), key=conflicts) if most > 1 else most
 
 
-STATE_SLOTS = WRITE_DELAY + 1
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
 WARPS = (16, 10, 6, 4)
@@ -214,34 +176,30 @@ class _RowLayout:
             return 0
         return rows * self.row + (32 + -rows * self.row % 16 if self.joined else 0)
 
-    def words(self, rows: int) -> bytes:
+    def words(self, rows: int) -> list[int]:
         packs = self.pitch // 16
         inverse = -(-(1 << 16) // packs) if packs else 0
-        return struct.pack(
-            "12q",
-            *(
-                self.step,
-                self.pitch,
-                self.step % 16,
-                self.column_step,
-                self.low,
-                self.high,
-                self.joined,
-                self.share(rows),
-            ),
-            *(packs, LANES // max(1, packs), inverse, self.size - self.column_step),
-        )
+        lies = [self.step, self.pitch, self.step % 16, self.column_step, self.low, self.high, int(self.joined)]
+        return [*lies, self.share(rows), packs, LANES // max(1, packs), inverse, self.size - self.column_step]
+
+
+@dataclass(frozen=True)
+class Strips:
+    """How columns are cut."""
+
+    width: int  # columns of a strip
+    count: int
+    lead: int  # columns that the first one lacks
+    own: int  # columns from one strip to the next
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Strips and tiles."""
+    """How a strip is cut into tiles."""
 
     warps: int
     lane_columns: int  # columns of a lane
     column_stride: int  # from one of them to the next
-    width: int
-    strips: int
     row_groups: int
     rows: int
     links: int
@@ -251,172 +209,132 @@ class Cut:
     shared_bytes: int
 
 
-def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int) -> Plan | None:
+def plan(scan: Scan) -> Plan | None:
     """The launch, where lines lie side by side in every array; None where they do not, or are short."""
-    kept, length = arrays.line_dims(), arrays.shape[arrays.axis]
-    sizes = (*op.itemsizes, op.out_bytes)
-    if not kept or kept[-1].size < 2 or any(n > 16 or n & (n - 1) for n in sizes):
+    op, processors = scan.op, scan.gpu.processors
+    if not scan.line_dims or scan.columns.size < 2 or not scan.lies_in_packs or scan.length < SHORTEST:
         return None
-    *planes, columns = kept
-    column_steps = zip((columns.a, columns.b), op.itemsizes, strict=False)
-    if columns.c != op.out_bytes or any(not 0 <= step <= SPARSEST * n for step, n in column_steps):
+    *column_steps, column_step_out = scan.apart(scan.columns)
+    if column_step_out != op.out_bytes:
         return None
-    steps = [s[arrays.axis] for s in arrays.strides]
-    starts = [(length - 1) * s if reverse else 0 for s in steps]
-    if reverse:
-        steps = [-s for s in steps]
-    count = math.prod(dim.size for dim in planes)
-    lane_columns, column_stride = columns_of_lane(op, arrays, columns, planes, steps)
-    if length < SHORTEST:
+    if any(not 0 <= step <= SPARSEST * n for step, n in zip(column_steps, op.itemsizes, strict=True)):
         return None
-    width, strips, lead = strips_of(op, arrays, kept, steps, lane_columns, column_stride)
-    own_columns = width
-    if strips > 1 and _may_overlap(op, lane_columns, column_stride, exclusive):
-        overlapping = _overlapping(op, columns.size, lane_columns)
-        if count * overlapping[1] >= FEW_CHAINS:
-            (width, strips, own_columns), lead = overlapping, 0
-    layouts = [
-        layout_of(arrays, i, n, steps[i], starts[i], kept, (width, strips, lead)) for i, n in enumerate(op.itemsizes)
-    ]
-    table_bytes = ENTRY if lane_columns == 1 and not exclusive and BY_TABLE.fullmatch(op.type) else 0
-    cut = _cut(
-        op, layouts, (count, length), (lane_columns, column_stride, width, strips), steps[-1], limit, table_bytes
-    )
+    lane_columns, column_stride = columns_of_lane(scan)
+    strips = strips_of(scan, lane_columns, column_stride)
+    if strips.count > 1 and _may_overlap(scan, lane_columns, column_stride):
+        overlapping = _overlapping(op, scan.columns.size, lane_columns)
+        if scan.plane_count * overlapping.count >= FEW_CHAINS:
+            strips = overlapping
+    layouts = layouts_of(scan, strips)
+    cut = _cut(scan, layouts, strips, lane_columns, column_stride)
     if cut is None:
         return None
-    chains, tiles = count * strips, count * strips * cut.links
-    anchored = chains < FEW_CHAINS
-    shape = (str(cut.warps), str(lane_columns), str(column_stride))
-    prefetches_tile = anchored and len(op.itemsizes) == 1 and not _takes_tiles_late(op, cut, chains)
-    template = (op.type, op.emits, *shape, *map(flag, (anchored, prefetches_tile, cut.stages_results, exclusive)))
-    step = Step(
-        f"scan_tiles<StripScan<{', '.join(template)}>>",
-        min(tiles, processors),
-        LANES * (cut.warps + WRITE_DELAY * cut.look_back_warps),
-        cut.shared_bytes,
-    )
-    members = words(cut, (length, columns.size, lead, chains), (own_columns, steps[-1]), op.option, layouts, planes)
-    radix = RADIX if _polls_in_batch(op, cut, chains) else 0
+    chains = scan.plane_count * strips.count
+    tiles, anchored = chains * cut.links, chains < FEW_CHAINS
+    polls_in_batch = anchored and _polls_in_batch(scan, cut)
+    prefetches_tile = anchored and len(layouts) == 1 and not polls_in_batch and not _takes_tiles_late(op, cut, chains)
+    flags = map(flag, (anchored, prefetches_tile, cut.stages_results, scan.exclusive))
+    template = ", ".join((op.type, op.emits, f"{cut.warps}, {lane_columns}, {column_stride}", *flags))
+    threads = LANES * (cut.warps + WRITE_DELAY * cut.look_back_warps)
+    step = Step(f"scan_tiles<StripScan<{template}>>", min(tiles, processors), threads, cut.shared_bytes)
+    members = words(scan, strips, layouts, cut.links, cut.rows, cut.row_groups)
+    radix = RADIX if polls_in_batch else 0
     each = 8 if radix else 16 * -(-cut.look_back_columns * op.state_bytes // 8)
     tile_states = chains * chain_tile_states(cut.links, anchored, radix) * LANES * cut.look_back_warps * each
-    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and width > lane_columns else ""
-    return Plan((step,), members, tile_states + 16, True, tuple(starts), -(-tiles // processors), cost)
+    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else ""
+    return Plan((step,), members, tile_states + 16, True, scan.starts, -(-tiles // processors), cost)
 
 
 def _takes_tiles_late(op: Operator, cut: Cut, chains: int) -> bool:
     """True where few chains had better take tiles as many do: not early. (n, 32) is one chain."""
-    if _polls_in_batch(op, cut, chains):
-        return True
     narrow_or_single = op.itemsizes[0] <= 2 or cut.lane_columns == 1
     return chains > 1 and cut.column_stride == 1 and narrow_or_single and scan_task.adds_floats(op)
 
 
-def _polls_in_batch(op: Operator, cut: Cut, chains: int) -> bool:
+def _polls_in_batch(scan: Scan, cut: Cut) -> bool:
     """True where few chains poll short tile states in one batch (kernels/scan/columns.cuh)."""
-    words_apart = cut.column_stride > 1 and cut.look_back_columns == 1 and (*op.itemsizes, op.out_bytes) == (4, 4)
-    return chains < FEW_CHAINS and words_apart and (scan_task.adds_floats(op) or op.state_bytes <= 4)
+    words_apart = cut.column_stride > 1 and cut.look_back_columns == 1 and scan.sizes == (4, 4)
+    return words_apart and (scan_task.adds_floats(scan.op) or scan.op.state_bytes <= 4)
 
 
-def words(
-    cut: Cut,
-    sizes: tuple[int, int, int, int],
-    steps: tuple[int, int],
-    option: tuple[float, float],
-    layouts: list[_RowLayout],
-    planes: list[Dim],
-) -> bytes:
-    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh).
-
-    ``steps``: columns from one strip to the next, and bytes from one row of results to the next.
-    """
-    length, columns, lead, chains = sizes
-    tiles, rows = chains * cut.links, cut.row_groups * cut.rows
-    numbers = (length, columns, cut.strips, cut.width, lead, chains, cut.links, cut.rows, cut.row_groups, tiles, *steps)
-    return (
-        struct.pack("11Qq", *numbers)
-        + struct.pack("2d", *option)
-        + struct.pack("12Q", *div_words(chains), *div_words(cut.strips), *div_words(cut.width), *div_words(length))
-        + b"".join(layout.words(rows) for layout in (*layouts, _NONE)[:2])
-        + struct.pack("49Q", *(n & ((1 << 64) - 1) for n in walk_words(planes)))
-    )
+def words(scan: Scan, strips: Strips, layouts: list[_RowLayout], links: int, rows: int, row_groups: int) -> bytes:
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh), with so many tiles a chain."""
+    chains = scan.plane_count * strips.count
+    shape = (scan.length, scan.columns.size, strips.count, strips.width, strips.lead, chains)
+    numbers = (*shape, links, rows, row_groups, chains * links, strips.own, scan.steps[-1])
+    row_layouts = [word for each in (*layouts, _NONE)[:2] for word in each.words(row_groups * rows)]
+    return strip_words(numbers, scan.op.option, row_layouts, scan.planes)
 
 
-def _may_overlap(op: Operator, lane_columns: int, column_stride: int, exclusive: bool) -> bool:
+def _may_overlap(scan: Scan, lane_columns: int, column_stride: int) -> bool:
     """True where strips of many chains do (kernels/scan/columns.cuh).
 
     Of a scan in place one strip may read what another has written there. To extremes so far that makes no difference,
     but to those of all before it would.
     """
-    extremes_of_bytes = op.out_bytes == 1 and lane_columns == 16 and not exclusive
-    return column_stride > 1 and (op.out_bytes > op.itemsizes[0] or extremes_of_bytes)
+    extremes_of_bytes = scan.op.out_bytes == 1 and lane_columns == 16 and not scan.exclusive
+    return column_stride > 1 and (scan.op.out_bytes > scan.sizes[0] or extremes_of_bytes)
 
 
-def _overlapping(op: Operator, columns: int, lane_columns: int) -> tuple[int, int, int]:
-    """Columns of a strip, strips, and columns from one to the next: a sector less one, that each writes it whole."""
+def _overlapping(op: Operator, columns: int, lane_columns: int) -> Strips:
+    """Strips that share a sector less one column, so that each writes it whole."""
     most, over = LANES * lane_columns, SECTOR // op.out_bytes - 1
     strips = -(-(columns - most) // (most - over)) + 1
-    own_columns = most - over if strips > FEW_STRIPS else -(-(columns - over) // strips)
-    return own_columns + over, -(-(columns - own_columns - over) // own_columns) + 1, own_columns
+    own = most - over if strips > FEW_STRIPS else -(-(columns - over) // strips)
+    return Strips(own + over, -(-(columns - own - over) // own) + 1, 0, own)
 
 
 _NONE = _RowLayout(0, 0, 0, 0, 0, 0, False)
 
 
-def strips_of(
-    op: Operator, arrays: Operands, kept: tuple[Dim, ...], steps: list[int], lane_columns: int, column_stride: int
-) -> tuple[int, int, int]:
-    """Columns of a strip, strips, and columns that the first one lacks: of whole sectors of memory all but the ends."""
-    columns, sizes = kept[-1].size, (*op.itemsizes, op.out_bytes)
-    most = LANES * lane_columns if column_stride > 1 else min(LANES * lane_columns, max(8, STRIP // max(sizes)))
+def strips_of(scan: Scan, lane_columns: int, column_stride: int) -> Strips:
+    """Strips of whole sectors of memory, all but those at the ends."""
+    columns = scan.columns.size
+    most = LANES * lane_columns if column_stride > 1 else min(LANES * lane_columns, max(8, STRIP // scan.widest))
     if columns <= most:
-        return columns, 1, 0
-    unit = max(lane_columns if column_stride == 1 else 1, 32 // min(sizes))
-    lead = arrays.phases[0] // sizes[0] if not any(n % 16 for n in (steps[0], *(d.a for d in kept[:-1]))) else 0
-    lead = lead if kept[-1].a > 0 and lead % lane_columns == 0 else 0
+        return Strips(columns, 1, 0, columns)
+    unit = max(lane_columns if column_stride == 1 else 1, SECTOR // min(scan.sizes))
+    lead = scan.arrays.phases[0] // scan.sizes[0] if not any(n % 16 for n in scan.row_steps(0)) else 0
+    lead = lead if scan.columns.a > 0 and lead % lane_columns == 0 else 0
     count = -(-(columns + lead) // most)
     width = min(most, -(-(columns + lead) // (count * unit)) * unit)
-    return width, -(-(columns + lead) // width), lead
+    return Strips(width, -(-(columns + lead) // width), lead, width)
 
 
-def layout_of(
-    arrays: Operands, operand: int, size: int, step: int, start: int, kept: tuple[Dim, ...], cut: tuple[int, int, int]
-) -> _RowLayout:
-    width, strips, lead = cut
-    *others, column_step = (d.b if operand else d.a for d in kept)
-    nbytes = (width - 1) * column_step + size
-    strip = width * column_step if strips > 1 else 0
-    phase = (arrays.phases[operand] - lead * column_step) % 16  # of the strips behind the first
-    is_aligned = not any(n % 16 for n in (phase, step, strip, *others))
-    low, high = arrays.span(operand, size)
-    is_joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
-    pitch = -(-nbytes // 16) * 16 + (0 if is_aligned else 16)
-    return _RowLayout(step, pitch, size, column_step, low - start, high - start, is_joined)
+def layouts_of(scan: Scan, strips: Strips) -> list[_RowLayout]:
+    """How the rows of each operand lie in shared memory."""
+    found, column_steps = [], scan.apart(scan.columns)
+    for i, size in enumerate(scan.op.itemsizes):
+        step, start, column_step = scan.steps[i], scan.starts[i], column_steps[i]
+        nbytes = (strips.width - 1) * column_step + size
+        strip = strips.width * column_step if strips.count > 1 else 0
+        phase = (scan.arrays.phases[i] - strips.lead * column_step) % 16  # of the strips behind the first
+        is_aligned = not any(n % 16 for n in (phase, strip, *scan.row_steps(i)))
+        low, high = scan.arrays.span(i, size)
+        is_joined = (strips.count == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
+        pitch = -(-nbytes // 16) * 16 + (0 if is_aligned else 16)
+        found.append(_RowLayout(step, pitch, size, column_step, low - start, high - start, is_joined))
+    return found
 
 
-def _cut(
-    op: Operator,
-    layouts: list[_RowLayout],
-    shape: tuple[int, int],
-    strip: tuple[int, int, int, int],
-    step_out: int,
-    limit: int,
-    table_bytes: int,
-) -> Cut | None:
+def _cut(scan: Scan, layouts: list[_RowLayout], strips: Strips, lane_columns: int, column_stride: int) -> Cut | None:
     """Rows of a tile: as many as shared memory holds, tiles of a line alike."""
-    planes, length = shape
-    lane_columns, column_stride, width, strips = strip
-    whole, count = column_stride == 1 < lane_columns == width, planes * strips  # a lane takes whole rows; chains
+    op, length, limit, width = scan.op, scan.length, scan.gpu.shared_bytes, strips.width
+    has_table = lane_columns == 1 and not scan.exclusive and BY_TABLE.fullmatch(op.type)
+    table_bytes = ENTRY if has_table else 0  # for each row
+    count = scan.plane_count * strips.count  # of chains
+    whole = column_stride == 1 < lane_columns == width  # a lane takes whole rows
     look_back_columns = 1 if whole else look_back_columns_of(op, lane_columns, column_stride, count < FEW_CHAINS)
     look_back_warps = 1 if whole else lane_columns // look_back_columns
     row_groups = LANES if whole else 1 if lane_columns > 1 else LANES // width
     written = width * op.out_bytes
     stages_results = (
         (lane_columns == 1 or whole or column_stride > 1)
-        and strips == 1
-        and abs(step_out) == written
+        and strips.count == 1
+        and abs(scan.steps[-1]) == written
         and (row_groups > 1 or written % 32 != 0)
     )
-    copied = width * (sum(op.itemsizes) + op.out_bytes)
+    copied = width * sum(scan.sizes)
     shapes = WARPS_OF_MANY if lane_columns == 1 and count >= FEW_CHAINS else WARPS
     for all_warps in WARPS_OF_LARGE if op.state_bytes >= LARGE_STATE_BYTES else shapes:
         warps = all_warps - WRITE_DELAY * look_back_warps
@@ -445,18 +363,6 @@ def _cut(
         nbytes = warps * (shares + results + row_groups * rows * table_bytes) + scratch
         if nbytes > limit:  # of the one tile of a line, with a row more so that lanes are in different banks
             continue
-        return Cut(
-            warps,
-            lane_columns,
-            column_stride,
-            width,
-            strips,
-            row_groups,
-            rows,
-            links,
-            look_back_warps,
-            look_back_columns,
-            stages_results,
-            nbytes,
-        )
+        shape = warps, lane_columns, column_stride, row_groups, rows, links
+        return Cut(*shape, look_back_warps, look_back_columns, stages_results, nbytes)
     return None

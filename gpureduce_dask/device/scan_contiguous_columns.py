@@ -1,4 +1,5 @@
-"""How a scan of lines that lie side by side is cut where one row follows another in memory: columns a lane."""
+"""How a scan of lines that lie side by side is cut where one row follows another in memory: columns a lane, and the
+launch, which is that of clusters too (scan_cluster_columns.py)."""
 
 from __future__ import annotations
 
@@ -6,9 +7,22 @@ import functools
 import math
 from dataclasses import dataclass
 
-from . import scan_cluster_columns, scan_contiguous, scan_task
-from .scan_contiguous import LANES, PACK, SCRATCH, STATE_SLOTS, ContiguousRows, Tiles
-from .scan_task import SECTOR, WRITE_DELAY, Operands, Operator, Plan, flag
+from . import scan_task
+from .scan_task import (
+    LANES,
+    PACK,
+    SECTOR,
+    STAGES,
+    STATE_SLOTS,
+    WRITE_DELAY,
+    Plan,
+    Scan,
+    Step,
+    chain_tile_states,
+    most_in_a_bank,
+    strip_words,
+)
+from .task import flag
 from .tuning import PROCESSORS
 
 # Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as contiguous columns and in strips: sums
@@ -93,6 +107,28 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 # down (n, 5) by warp groups of four warps, which have 75 row groups' states, and of one 0.83 and 0.90.
 PART_STATE_COST = 0.5
 
+FEWEST_STATES = 8  # that a tile publishes, so that those of neighbouring tiles lie apart
+SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
+LAYOUT_WORDS = 2 * 12  # of ``Strips``, used by strips of columns alone
+
+Groups = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """How rows are cut into tiles, and the warps that scan them."""
+
+    row_groups: int
+    rows: int  # of a row group
+    warps: int  # of a block
+    shared_bytes: int
+    joined: bool = False  # planes are one chain
+    lane_state_bytes: int = 8  # that a lane publishes
+    anchored: bool = True
+    radix: int = 0  # of the look-back, where tile states are polled in one batch
+    published_bytes: int = 0  # of a tile, where they are
+    cluster_blocks: int = 1  # tiles that are published as one
+
 
 @dataclass(frozen=True)
 class _LookBack:
@@ -101,8 +137,7 @@ class _LookBack:
     warps: int
     radix: int = 0  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
     states_per_lane: int = 0
-    tile_state_bytes: int = 0
-    columns: int = 0  # whose states a tile publishes
+    published_bytes: int = 0  # of a tile
 
     @property
     def template(self) -> tuple[str, ...]:
@@ -118,63 +153,97 @@ class _Cut:
     shared_bytes: int
 
 
-def plan(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int, clusters: bool
-) -> Plan | None:
+def plan(scan: Scan) -> Plan | None:
     """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
-    contiguous = scan_contiguous.contiguous_rows(op, arrays)
-    if contiguous is None:
+    op, lead = scan.op, lead_of(scan)
+    if lead is None:
         return None
-    if clusters and (clustered := scan_cluster_columns.plan(op, contiguous, exclusive, reverse, limit, processors)):
-        return clustered
-    look_back = _look_back(op, contiguous)
-    if not _pays(op, contiguous, look_back):
+    look_back = _look_back(scan)
+    if not _pays(scan, look_back):
         return None
-    lane_columns = max(1, WORD // contiguous.sizes[0])
-    while (
-        contiguous.width % lane_columns or lane_columns * max(contiguous.sizes) > PACK or contiguous.lead % lane_columns
-    ):
+    lane_columns = max(1, WORD // scan.sizes[0])
+    while scan.columns.size % lane_columns or lane_columns * scan.widest > PACK or lead % lane_columns:
         lane_columns //= 2
     if look_back.warps > 2 and op.state_bytes > LARGE and not look_back.radix:
         return None
-    cut = _cut(op, contiguous, lane_columns, look_back, limit, _groups(op, contiguous, lane_columns, look_back))
-    cut = cut or _cut(op, contiguous, lane_columns, look_back, limit, GROUPS)  # of little shared memory
+    cut = _cut(scan, lane_columns, look_back, _groups(scan, lane_columns, look_back))
+    cut = cut or _cut(scan, lane_columns, look_back, GROUPS)  # of little shared memory
     if cut is None:
         return None
-    joined = contiguous.count > 1 and contiguous.length < PLANE_TILES * cut.row_groups * cut.rows
-    if joined and not contiguous.follows:
+    joined = scan.plane_count > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
+    if joined and not _planes_follow(scan):
         return None
-    anchored = joined or contiguous.count < FEW_CHAINS
+    anchored = joined or scan.plane_count < FEW_CHAINS
     if not anchored and not MANY_CHAINS:
         return None
     numbers = (cut.warp_groups, cut.warps, lane_columns, look_back.warps)
-    flags = (flag(anchored), flag(joined), flag(exclusive))
+    flags = (flag(anchored), flag(joined), flag(scan.exclusive))
     template = ", ".join((op.type, op.emits, *map(str, numbers), *flags, *look_back.template))
-    lane_state_bytes = op.running_bytes if joined else op.state_bytes
-    warps = cut.warp_groups * cut.warps + WRITE_DELAY * look_back.warps
     tiles = Tiles(
-        *(cut.row_groups, cut.rows, warps, cut.shared_bytes, joined, lane_state_bytes, anchored),
-        *(look_back.radix, look_back.columns * look_back.tile_state_bytes),
+        cut.row_groups,
+        cut.rows,
+        cut.warp_groups * cut.warps + WRITE_DELAY * look_back.warps,
+        cut.shared_bytes,
+        joined,
+        op.running_bytes if joined else op.state_bytes,
+        anchored,
+        look_back.radix,
+        look_back.published_bytes,
     )
-    return scan_contiguous.launch(
-        op, contiguous, f"scan_tiles<ContiguousColumnScan<{template}>>", tiles, reverse, processors
-    )
+    return launch(scan, lead, f"scan_tiles<ContiguousColumnScan<{template}>>", tiles)
 
 
-def _look_back(op: Operator, contiguous: ContiguousRows) -> _LookBack:
+def lead_of(scan: Scan) -> int | None:
+    """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
+    in both arrays, or packs are not aligned at the same elements."""
+    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs:
+        return None
+    (a, b), width = scan.sizes, scan.columns.size
+    steps = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
+    if width < 2 or scan.apart(scan.columns) != (a, b) or steps != (width * a, width * b):
+        return None
+    offsets = [scan.arrays.phases, *map(scan.apart, scan.planes)]
+    if not all(any((n * a - p) % PACK == 0 and (n * b - q) % PACK == 0 for n in range(PACK)) for p, q in offsets):
+        return None
+    return scan.arrays.phases[0] // a if a <= b else scan.arrays.phases[1] // b
+
+
+def launch(scan: Scan, lead: int, kernel: str, tiles: Tiles) -> Plan:
+    """The plan, of one launch."""
+    width, count = scan.columns.size, scan.plane_count
+    chains = 1 if tiles.joined else count
+    positions = scan.length * width * count // chains + (lead if chains == 1 else PACK - 1)
+    clusters = -(-positions // (tiles.cluster_blocks * tiles.row_groups * tiles.rows * width))
+    links = clusters * tiles.cluster_blocks
+    each = tiles.published_bytes or max(FEWEST_STATES, width) * 16 * -(-tiles.lane_state_bytes // 8)
+    tile_states = chains * chain_tile_states(clusters, tiles.anchored, tiles.radix) * each
+    shape = (scan.length, width, 1, width, 0, count)
+    numbers = (*shape, links, tiles.rows, tiles.row_groups, chains * links, width, -1 if scan.reverse else 1)
+    members = strip_words(numbers, scan.op.option, [0] * LAYOUT_WORDS, scan.planes)
+    blocks = min(chains * links, scan.gpu.processors // tiles.cluster_blocks * tiles.cluster_blocks)
+    step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
+    return Plan((step,), members, tile_states + 16, True, (0, 0))
+
+
+def _planes_follow(scan: Scan) -> bool:
+    """True where one plane follows another in memory."""
+    each = tuple(scan.length * scan.columns.size * n for n in scan.sizes)
+    return len(scan.planes) <= 1 and all(scan.apart(dim) == each for dim in scan.planes)
+
+
+def _look_back(scan: Scan) -> _LookBack:
     """Which warps look back, and whether in one batch: where states are short enough to be read together."""
-    width, sums = contiguous.width, scan_task.adds_floats(op)
-    of_pairs = scan_task.adds_pairs(op)
+    op, size, width = scan.op, scan.sizes[0], scan.columns.size
+    sums, of_pairs, compact = scan_task.adds_floats(op), scan_task.adds_pairs(op), _compact_bytes(scan)
     steps = _LookBack(min(LOOK_BACK_WARPS, -(-width // SEVERAL)))
-    fewest = BATCHED_OF_PAIRS if of_pairs else BATCHED_OF_NARROW if contiguous.sizes[0] < WORD else BATCHED
-    if sums and contiguous.sizes[0] == WORD:
+    fewest = BATCHED_OF_PAIRS if of_pairs else BATCHED_OF_NARROW if size < WORD else BATCHED
+    if sums and size == WORD:
         fewest = BATCHED_OF_SUMS
-    compact = _compact_bytes(op, contiguous)
     if compact:
         fewest = BATCHED_OF_COUNTED
-    if contiguous.sizes[0] != contiguous.sizes[1]:
-        fewest = BATCHED_OF_WIDENED if contiguous.sizes[0] == WORD else WIDEST + 1
-    if contiguous.count > 1 or width < fewest or (op.state_bytes > 8 and not of_pairs and not compact):
+    if size != op.out_bytes:
+        fewest = BATCHED_OF_WIDENED if size == WORD else WIDEST + 1
+    if scan.plane_count > 1 or width < fewest or (op.state_bytes > 8 and not of_pairs and not compact):
         return steps
     nbytes = compact or (8 if sums or op.state_bytes <= WORD else 16)  # of a tile state
     per = LINE // nbytes  # columns of a warp
@@ -184,58 +253,51 @@ def _look_back(op: Operator, contiguous: ContiguousRows) -> _LookBack:
     look_back_warps = -(-width // per)
     # As wide as all these warps take, though more is zeroed: where as few lines as columns fill, sums of float32 down
     # (n, 65), (n, 100) 0.90, 0.89 and 0.89, 0.88, of int64 down (n, 33) 0.93 and 0.91.
-    most = (
-        LOOK_BACK_WARPS_OF_VARIANCES
-        if compact == 16
-        else LOOK_BACK_WARPS_MISALIGNED
-        if _is_misaligned(op, contiguous)
-        else LOOK_BACK_WARPS
-    )
-    return (
-        steps
-        if look_back_warps > most
-        else _LookBack(look_back_warps, radix, radix * per // LANES, nbytes, per * look_back_warps)
-    )
+    most = LOOK_BACK_WARPS_MISALIGNED if _is_wide_misaligned(scan) else LOOK_BACK_WARPS
+    if compact == 16:
+        most = LOOK_BACK_WARPS_OF_VARIANCES
+    if look_back_warps > most:
+        return steps
+    return _LookBack(look_back_warps, radix, radix * per // LANES, per * look_back_warps * nbytes)
 
 
-def _is_misaligned(op: Operator, contiguous: ContiguousRows) -> bool:
+def _is_wide_misaligned(scan: Scan) -> bool:
     """True of rows that are wider than others, and no whole sectors."""
-    misaligned = contiguous.sizes == (WORD, WORD) and contiguous.width * WORD % SECTOR != 0 and op.state_bytes <= 8
-    return misaligned and WIDEST < contiguous.width <= WIDEST_MISALIGNED
+    misaligned = scan.sizes == (WORD, WORD) and scan.columns.size * WORD % SECTOR != 0 and scan.op.state_bytes <= 8
+    return misaligned and WIDEST < scan.columns.size <= WIDEST_MISALIGNED
 
 
-def _compact_bytes(op: Operator, contiguous: ContiguousRows) -> int:
+def _compact_bytes(scan: Scan) -> int:
     """Bytes of a tile state that leaves out how many elements it is of (chained_look_back.cuh); 0 of others."""
-    return COMPACT_BYTES.get(op.type, 0) if contiguous.sizes == (WORD, WORD) else 0
+    return COMPACT_BYTES.get(scan.op.type, 0) if scan.sizes == (WORD, WORD) else 0
 
 
-def _pays(op: Operator, contiguous: ContiguousRows, look_back: _LookBack) -> bool:
+def _pays(scan: Scan, look_back: _LookBack) -> bool:
     """False where other kernels are faster."""
-    if contiguous.width > WIDEST and not (look_back.radix and _is_misaligned(op, contiguous)):
+    op, width, size = scan.op, scan.columns.size, scan.sizes[0]
+    read, row = width * size, width * scan.widest
+    if scan.length < (SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST):
         return False
-    read, row = contiguous.width * contiguous.sizes[0], contiguous.width * max(contiguous.sizes)
-    if contiguous.length < (SHORTEST_OF_FEW if contiguous.count > 1 and read <= FEW else SHORTEST):
-        return False
-    if contiguous.width > WIDEST:
-        return True
-    if look_back.radix and contiguous.sizes == (WORD, WORD):
+    if width > WIDEST:
+        return look_back.radix > 0 and _is_wide_misaligned(scan)
+    if look_back.radix and scan.sizes == (WORD, WORD):
         most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
         if op.type.startswith("Mean<") and row % LINE == 0:
             most = LANES
-        return contiguous.width <= most
-    if look_back.radix and contiguous.sizes[0] == 8:
-        return contiguous.width <= (MOST_BATCHED_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
-    if contiguous.sizes[0] == 8:
+        return width <= most
+    if look_back.radix and size == 8:
+        return width <= (MOST_BATCHED_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
+    if size == 8:
         return read <= MOST_OF_PAIRS
     if row % SECTOR == 0 and row >= WHOLE_SECTORS:
-        return op.type.startswith("MinMax<") and row == WHOLE_SECTORS and contiguous.sizes[0] == WORD
+        return op.type.startswith("MinMax<") and row == WHOLE_SECTORS and size == WORD
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
-def _groups(
-    op: Operator, contiguous: ContiguousRows, lane_columns: int, look_back: _LookBack
-) -> tuple[tuple[int, int], ...]:
-    if contiguous.width > WIDEST:
+def _groups(scan: Scan, lane_columns: int, look_back: _LookBack) -> Groups:
+    """Warp groups to be tried, and warps of each."""
+    op, width = scan.op, scan.columns.size
+    if width > WIDEST:
         return GROUPS_MISALIGNED
     if look_back.radix:
         if op.type.startswith("Mean<"):
@@ -243,25 +305,17 @@ def _groups(
         if look_back.warps > LOOK_BACK_WARPS:
             return GROUPS_OF_WIDE_VARIANCES
         if op.state_bytes > 8:
-            return (
-                GROUPS_OF_VARIANCES if _compact_bytes(op, contiguous) and contiguous.width > LANES else GROUPS_OF_PAIRS
-            )
-        return GROUPS_OF_FEW if contiguous.width <= FEW_COLUMNS else GROUPS_IN_BATCH
-    narrow = contiguous.sizes[0] == 2 and scan_task.adds_floats(op) and (lane_columns == 1 or contiguous.width <= LANES)
+            return GROUPS_OF_VARIANCES if _compact_bytes(scan) and width > LANES else GROUPS_OF_PAIRS
+        return GROUPS_OF_FEW if width <= FEW_COLUMNS else GROUPS_IN_BATCH
+    narrow = scan.sizes[0] == 2 and scan_task.adds_floats(op) and (lane_columns == 1 or width <= LANES)
     return GROUPS_OF_NARROW if narrow else GROUPS
 
 
-def _cut(
-    op: Operator,
-    contiguous: ContiguousRows,
-    lane_columns: int,
-    look_back: _LookBack,
-    limit: int,
-    shapes: tuple[tuple[int, int], ...],
-) -> _Cut | None:
+def _cut(scan: Scan, lane_columns: int, look_back: _LookBack, shapes: Groups) -> _Cut | None:
     """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
     best, cut = math.inf, None
-    width, size = contiguous.width, contiguous.sizes[0]
+    width, (size, size_out), elements = scan.columns.size, scan.sizes, math.prod(scan.arrays.shape)
+    bytes_each = STAGES * size + (0 if size == size_out else size_out)  # of shared memory, for an element of a tile
     most_warps = MOST_OF_NARROW if shapes is GROUPS_OF_NARROW else MOST_WARPS
     if look_back.radix:
         most_warps = WARPS_MISALIGNED if width > WIDEST else MOST_BATCHED
@@ -271,28 +325,22 @@ def _cut(
         if warp_groups * warps + WRITE_DELAY * look_back.warps > most_warps:
             continue
         lanes = LANES * warps * lane_columns  # columns that a warp group has lanes for
-        scratch = STATE_SLOTS * warp_groups * lanes * op.running_bytes + SCRATCH
-        most = min((limit - scratch) // contiguous.bytes_each, TILE // sum(contiguous.sizes))
-        most = (
-            min(most, max(warp_groups * lanes * 2 * FEWEST, contiguous.count * contiguous.length * width // TILES))
-            // warp_groups
-        )
+        scratch = STATE_SLOTS * warp_groups * lanes * scan.op.running_bytes + SCRATCH
+        most = min((scan.gpu.shared_bytes - scratch) // bytes_each, TILE // (size + size_out))
+        most = min(most, max(warp_groups * lanes * 2 * FEWEST, elements // TILES)) // warp_groups
         for row_groups in range(lanes // width, lanes // width * 7 // 8, -1):
             highest = most // (row_groups * width)
             for rows in range(highest, highest * 2 // 3, -1):
-                if row_groups * rows * width % (PACK // min(contiguous.sizes)) or rows < min(FEWEST, warps):
+                if row_groups * rows * width % (PACK // min(size, size_out)) or rows < min(FEWEST, warps):
                     continue
                 steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
                 conflicts = _conflicts(rows * width % (256 // lane_columns), width, lane_columns, size)
                 cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
                 cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
-                cost += (
-                    PART_STATE_COST
-                    * (warp_groups if warps == 1 else warp_groups * row_groups)
-                    / max(1, LANES * look_back.warps // width)
-                )
+                stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
+                cost += PART_STATE_COST * stored / max(1, LANES * look_back.warps // width)
                 if cost < best:
-                    nbytes = warp_groups * row_groups * rows * width * contiguous.bytes_each + scratch
+                    nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
                     best, cut = cost, _Cut(warp_groups, warps, warp_groups * row_groups, rows, nbytes)
     return cut
 
@@ -303,10 +351,9 @@ def _conflicts(distance: int, width: int, lane_columns: int, size: int) -> float
     each = max(1, lane_columns * size // 4)  # words of a lane: as many lanes fewer are served at once
     worst = []
     for begin in range(0, 4 * LANES, LANES // each):
-        banks: dict[int, set[int]] = {}
+        words = set()
         for lane in range(begin, begin + LANES // each):
             group, column = divmod(lane * lane_columns, width)
-            word = (group * distance + column) * size // 4
-            banks.setdefault(word // each % (LANES // each), set()).add(group * LANES**3 + word)
-        worst.append(max(map(len, banks.values())))
+            words.add(group * LANES**3 + (group * distance + column) * size // 4)  # groups have words of their own
+        worst.append(most_in_a_bank(words, each))
     return sum(worst) / len(worst)

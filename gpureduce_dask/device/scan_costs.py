@@ -9,28 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from . import scan_cost_tables
-from .scan_cost_tables import Cost, Costs
-from .scan_task import SECTOR, Operands, Operator, Plan
+from .scan_cost_tables import Cost
+from .scan_task import SECTOR, Gpu, Operands, Operator, Plan
 from .tuning import PROCESSORS
 
 HEAVY_STATE_BYTES = 24  # of moments, of which an element costs more than of others
 LONGER = 12288
 COPY = 0.82  # of the memory's bandwidth, that a copy has
 BY_THREADS = ("scan_lines", "scan_fold_parts")  # kernels in which a thread takes a line, or a part of one
-
-
-@dataclass(frozen=True)
-class Gpu:
-    """What plans depend on, as a GPU's properties say it, and what kernels cost there."""
-
-    shared_bytes: int  # of a block, at most
-    processors: int
-    clusters: bool = True  # blocks may reach into each other's shared memory
-    bandwidth: float = 4.9e12  # bytes a second, of its memory's clock and width
-    costs: Costs = field(default_factory=lambda: scan_cost_tables.shipped().costs, repr=False)
 
 
 @dataclass(frozen=True)

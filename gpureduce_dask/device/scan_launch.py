@@ -11,8 +11,7 @@ import numpy as np
 
 from . import compile as compiler
 from . import launch, scan_cost_tables, shared
-from .scan_costs import Gpu
-from .scan_task import Plan
+from .scan_task import Gpu, Plan
 
 CLUSTERS = 90  # compute capability from which on GPUs have them
 

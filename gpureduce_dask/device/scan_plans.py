@@ -2,10 +2,11 @@
 
 Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
 lie side by side are scanned in strips of columns (scan_columns.py), many of those by a warp each
-(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py). Short
-lines are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), other lines by a thread or a warp each,
-or by several. Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least
-time (scan_costs.py), by shapes, dtypes and the GPU's properties.
+(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py), by
+clusters of blocks where a GPU has them (scan_cluster_columns.py). Short lines are taken whole by a lane, a thread or a
+sub-warp (scan_small_lines.py), other lines by a thread or a warp each, or by several. Every kernel that takes a scan
+gives its plan; of these the one is used that is predicted to take least time (scan_costs.py), by shapes, dtypes and the
+GPU's properties.
 """
 
 from __future__ import annotations
@@ -16,29 +17,35 @@ from dataclasses import dataclass, replace
 
 from ..errors import ArgumentError, message
 from . import (
+    scan_cluster_columns,
     scan_columns,
     scan_contiguous_columns,
     scan_costs,
     scan_serial_columns,
     scan_small_lines,
 )
-from .scan_costs import Gpu
 from .scan_task import (
+    LANES,
     METHODS,
+    PACK,
     RING_SLOTS,
     SINGLE_PASS,
     STAGES,
+    STATE_SLOTS,
     WRITE_DELAY,
+    Gpu,
     Operands,
     Operator,
     Plan,
+    Scan,
     Step,
-    flag,
-    is_contiguous,
     tile_state_bytes,
     tile_states,
     words,
 )
+from .task import flag
+
+Shapes = Sequence[tuple[int, int]]
 
 # (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
 # with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
@@ -83,7 +90,7 @@ LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us wi
 OF_TWO_BLOCKS, TWO_BLOCKS, TWO_BLOCKS_ROUNDS, SMALL_STATE_BYTES = (7, 7), 1.05, 4, 8
 RESERVED_BYTES = 1024  # of shared memory, for each block of an SM
 
-LANES, MOST_LINES = 32, 1 << 32  # of a warp; that a launch has warps for
+MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
 HEAVY_BATCH = 8  # elements of means and variances, whose code is long
@@ -99,17 +106,9 @@ PREFIXES = 4  # parts of a line whose states a warp scans in the time that an el
 # scans 0.85.
 ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
 ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
-ANY_ALL_PACK = 16
 
 
-def plan(
-    op: Operator,
-    arrays: Operands,
-    exclusive: bool,
-    reverse: bool,
-    gpu: Gpu,
-    method: str = SINGLE_PASS,
-) -> Plan:
+def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu, method: str = SINGLE_PASS) -> Plan:
     """Cut a scan, as is predicted to take least time on this GPU.
 
     ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
@@ -117,7 +116,7 @@ def plan(
     if method == SINGLE_PASS:
         return scan_costs.least(every(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
     if method in METHODS:
-        return _by_lines(op, arrays, exclusive, reverse, _lanes_of(arrays))
+        return _by_lines(Scan(op, arrays, exclusive, reverse, gpu), _lanes_of(arrays))
     kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
     if method not in kernels:
         expected = " or ".join(map(repr, (*METHODS, *kernels)))
@@ -127,167 +126,153 @@ def plan(
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
     """The plans of all kernels that take a scan, of each kernel one."""
-    return [plan for plan in _plans(op, arrays, exclusive, reverse, gpu) if plan]
+    return [plan for plan in _plans(Scan(op, arrays, exclusive, reverse, gpu)) if plan]
 
 
-def _plans(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> Iterator[Plan | None]:
+def _plans(scan: Scan) -> Iterator[Plan | None]:
     """Every kernel's plan, None of those that do not take such a scan."""
-    limit, processors = gpu.shared_bytes, gpu.processors
+    op, arrays = scan.op, scan.arrays
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if arrays.index_step > 0 else None
         if counted or not op.indexed:
-            yield from _without_positions(counted or op, arrays, exclusive, reverse, gpu)
-        yield scan_small_lines.thread_columns(op, arrays, exclusive, reverse, processors)
-        yield _in_rows(op, arrays, exclusive, reverse, limit, processors)
+            yield from _without_positions(replace(scan, op=counted or op))
+        yield scan_small_lines.thread_columns(scan)
+        yield _in_rows(scan)
     for lanes in sorted({1, _lanes_of(arrays)}):
-        yield _by_lines(op, arrays, exclusive, reverse, lanes)
+        yield _by_lines(scan, lanes)
 
 
-def _without_positions(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu
-) -> Iterator[Plan | None]:
+def _without_positions(scan: Scan) -> Iterator[Plan | None]:
     """By the kernels that tell no positions."""
-    limit, processors = gpu.shared_bytes, gpu.processors
-    if all(is_contiguous(op, arrays, i) for i in range(len(arrays.strides))):
-        yield scan_small_lines.lane_lines(op, arrays, exclusive, reverse, limit, processors)
-    yield scan_small_lines.small_lines(op, arrays, exclusive, reverse, limit, processors)
-    yield _any_all(op, arrays, exclusive, reverse, limit, processors)
-    yield scan_small_lines.subwarp_lines(op, arrays, exclusive, reverse, limit, processors)
-    yield scan_contiguous_columns.plan(op, arrays, exclusive, reverse, limit, processors, gpu.clusters)
-    yield scan_serial_columns.plan(op, arrays, exclusive, reverse, limit)
-    yield scan_columns.plan(op, arrays, exclusive, reverse, limit, processors)
+    yield scan_small_lines.lane_lines(scan)
+    yield scan_small_lines.small_lines(scan)
+    yield _any_all(scan)
+    yield scan_small_lines.subwarp_lines(scan)
+    yield scan_cluster_columns.plan(scan) or scan_contiguous_columns.plan(scan)
+    yield scan_serial_columns.plan(scan)
+    yield scan_columns.plan(scan)
 
 
-def _any_all(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan | None:
+def _any_all(scan: Scan) -> Plan | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
-    if not op.type.startswith(("Any<", "All<")) or arrays.lines > 1 or exclusive or reverse or len(op.itemsizes) > 1:
+    op, arrays = scan.op, scan.arrays
+    if not op.type.startswith(("Any<", "All<")) or len(scan.sizes) > 2 or scan.exclusive or scan.reverse:
         return None
-    if not arrays.is_along_memory or not all(is_contiguous(op, arrays, i) for i in range(2)):
+    if arrays.lines > 1 or not arrays.is_along_memory or not all(map(scan.is_contiguous, range(2))):
         return None
-    (size,), (phase, phase_out) = op.itemsizes, arrays.phases
-    lead = phase_out
-    if size > ANY_ALL_PACK or size & (size - 1) or op.out_bytes != 1 or lead * size % ANY_ALL_PACK != phase:
+    (size,), (phase, lead) = op.itemsizes, arrays.phases
+    if not scan.lies_in_packs or op.out_bytes != 1 or lead * size % PACK != phase:
         return None
     for warps, run in ANY_ALL_SHAPES:
-        nbytes = ANY_ALL_STAGES * 32 * warps * run * ANY_ALL_PACK + 8 * (WRITE_DELAY + 1) * warps + 8 * RING_SLOTS + 16
-        if nbytes <= limit:
-            break
-    else:
-        return None
-    length = arrays.shape[-1]
-    tiles = -(-(length + lead) // (32 * warps * run * ANY_ALL_PACK // size))
-    step = Step(
-        f"scan_tiles<AnyAllScan<{op.type}, {warps}, {run}>>", min(tiles, processors), 32 * (warps + WRITE_DELAY), nbytes
-    )
-    members = words(lines=1, length=length, tiles=tiles, lead=lead, option=op.option)
-    return Plan((step,), members, tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16, True, (0, 0))
+        tile = LANES * warps * run * PACK
+        nbytes = ANY_ALL_STAGES * tile + 8 * STATE_SLOTS * warps + 8 * RING_SLOTS + 16
+        if nbytes <= scan.gpu.shared_bytes:
+            tiles = -(-(scan.length + lead) // (tile // size))
+            kind = f"AnyAllScan<{op.type}, {warps}, {run}>"
+            return _in_tiles(scan, kind, tiles, warps, nbytes, words(scan, tiles=tiles, lead=lead))
+    return None
 
 
-def _in_rows(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan | None:
+def _in_rows(scan: Scan) -> Plan | None:
     """In tiles, where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all
     arrays, are copied unit by unit."""
+    op, arrays, lines = scan.op, scan.arrays, scan.arrays.lines
     if not arrays.is_along_memory:
         return None
-    sizes = (*op.itemsizes, op.out_bytes)
-    contiguous = [is_contiguous(op, arrays, i) for i in range(len(sizes))]
-    pairs = list(zip(sizes, arrays.phases, strict=True))
-    suits = all(contiguous)
-    lead = next((n for n in range(16) if all(n * size % 16 == phase for size, phase in pairs)), None) if suits else None
+    contiguous = [scan.is_contiguous(i) for i in range(len(scan.sizes))]
+    pairs = list(zip(scan.sizes, arrays.phases, strict=True))
+    leads = range(PACK) if all(contiguous) else ()
+    lead = next((n for n in leads if all(n * size % PACK == phase for size, phase in pairs)), None)
     strided = lead is None
     if lead is None:
         lead = arrays.phases[-1] // op.out_bytes if contiguous[-1] else 0
-    is_long = arrays.lines == 1 or (max(sizes) > 1 and arrays.shape[-1] * max(sizes) >= LONG_BYTES)
-    is_light = is_long and max(sizes) >= 4 and op.state_bytes <= 2 * sum(op.itemsizes)
-    of_variances = op.type.startswith(("Var<", "Std<"))
-    segmented = op.type.startswith("Segmented<")
-    of_lines = OF_SEGMENTS[arrays.lines > 1] if segmented else OF_ONE_LINE if is_light or of_variances else SHAPES
-    if of_variances:
-        of_lines = _variance_shapes(op, arrays.lines, is_long, max(sizes))
-    if arrays.lines > 1 and max(sizes) == 2 and op.type.startswith(("Sum<", "MinMax<")):
-        of_lines = OF_NARROW_LINES
-    if arrays.lines == 1 and max(sizes) == 2 and op.type.startswith("Mean<"):
-        of_lines = OF_NARROW_MEANS
-    shapes = _strided_shapes(arrays.shape[-1] * max(sizes), max(sizes)) if strided else of_lines
-    rows = _even_rows(op, limit, processors, arrays, shapes, strided)
+    is_long = lines == 1 or (scan.widest > 1 and scan.length * scan.widest >= LONG_BYTES)
+    shapes = _strided_shapes(scan) if strided else _shapes(scan, is_long)
+    rows = _even_rows(scan, shapes, strided)
     if rows is None:
         return None
-    length, lines = arrays.shape[-1], arrays.lines
-    tiles = -(-(lines * length + lead) // rows.elements)
+    tiles = -(-(lines * scan.length + lead) // rows.elements)
     kind = 0 if lines == 1 else 1 if is_long else 2
-    flags = ", ".join(flag(x) for x in (strided, exclusive, reverse))
+    flags = ", ".join(flag(x) for x in (strided, scan.exclusive, scan.reverse))
     blocks = f", {rows.blocks}" if rows.blocks > 1 else ""
-    name = f"scan_tiles<RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}{blocks}>>"
-    step = Step(name, min(tiles, rows.blocks * processors), rows.threads, rows.shared_bytes)
-    steps = [s[-1] for s in arrays.strides]
-    units = [_copy_unit(arrays, i, size, lead) for i, size in enumerate(sizes)]
-    second = len(sizes) > 2
+    units = [_copy_unit(scan, i, lead) for i in range(len(scan.sizes))]
+    if contiguous[-1]:
+        units[-1] = 0
     members = words(
-        lines=lines,
-        length=length,
+        scan,
         tiles=tiles,
         lead=lead,
-        steps=(steps[0], steps[1] if second else 0, steps[-1]),
-        units=(units[0], units[1] if second else 0, 0 if contiguous[-1] else units[-1]),
+        steps=[strides[-1] for strides in arrays.strides],
+        units=units,
         step_index=arrays.index_step,
-        option=op.option,
-        walk=arrays.line_dims(),
+        walk=scan.line_dims,
     )
-    scratch = tile_states(tiles) * tile_state_bytes(op.state_bytes) + 16
+    name = f"RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}{blocks}>"
     cost = "RowScan, strided" if strided else ""
-    return Plan((step,), members, scratch, True, (0,) * len(arrays.strides), cost=cost)
+    return _in_tiles(scan, name, tiles, rows.warps, rows.shared_bytes, members, rows.blocks, cost)
 
 
-def _even_rows(
-    op: Operator, limit: int, processors: int, arrays: Operands, shapes: Sequence[tuple[int, int]], strided: bool
-) -> Rows | None:
+def _in_tiles(
+    scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, blocks: int = 1, cost: str = ""
+) -> Plan:
+    """By so many ``blocks`` of a processor, of lines that kernels walk in either direction."""
+    threads = LANES * (warps + WRITE_DELAY)
+    step = Step(f"scan_tiles<{kind}>", min(tiles, blocks * scan.gpu.processors), threads, nbytes)
+    scratch = tile_states(tiles) * tile_state_bytes(scan.op.state_bytes) + 16
+    return Plan((step,), members, scratch, True, (0,) * len(scan.sizes), cost=cost)
+
+
+def _even_rows(scan: Scan, shapes: Shapes, strided: bool) -> Rows | None:
     """Tiles of the first shape that fits, or of another with which processors take fewer elements in as many rounds."""
-
-    def fit(room: int, some: Sequence[tuple[int, int]]) -> Rows | None:
-        return fitting(op.itemsizes, op.out_bytes, op.state_bytes, op.running_bytes, room, some)
+    op, limit = scan.op, scan.gpu.shared_bytes
 
     def taken(rows: Rows, more: int = 0) -> int:
-        return (-(-math.prod(arrays.shape) // (rows.elements * processors)) + more) * rows.elements
+        return (-(-math.prod(scan.arrays.shape) // (rows.elements * scan.gpu.processors)) + more) * rows.elements
 
-    best = fit(limit, shapes)
+    best = _fitting(scan, limit, shapes)
     if best and not strided and op.state_bytes <= LARGE_STATE_BYTES:
-        others = filter(None, (fit(limit, (shape,)) for shape in OF_FEW_TILES))
+        others = filter(None, (_fitting(scan, limit, (shape,)) for shape in OF_FEW_TILES))
         best = min((best, *others), key=lambda rows: taken(rows) * (1.0 if rows is best else OTHER_SHAPE))
-    is_small = arrays.lines == 1 and op.state_bytes <= SMALL_STATE_BYTES
+    is_small = scan.arrays.lines == 1 and op.state_bytes <= SMALL_STATE_BYTES
     is_small = is_small and (not strided or max(op.itemsizes) == 8)  # of narrow elements with gaps 115 us and 161
     if best and is_small and taken(best) >= TWO_BLOCKS_ROUNDS * best.elements:
-        two = fit((limit + RESERVED_BYTES) // 2 - RESERVED_BYTES, (OF_TWO_BLOCKS,))
+        two = _fitting(scan, (limit + RESERVED_BYTES) // 2 - RESERVED_BYTES, (OF_TWO_BLOCKS,))
         if two and taken(two, WRITE_DELAY) * TWO_BLOCKS < taken(best, WRITE_DELAY):
             return replace(two, blocks=2)
     return best
 
 
-def _variance_shapes(op: Operator, lines: int, is_long: bool, widest: int) -> tuple[tuple[int, int], ...]:
-    """Shapes for variances and deviations."""
+def _shapes(scan: Scan, is_long: bool) -> Shapes:
+    """Shapes for lines without gaps."""
+    op, lines, widest = scan.op, scan.arrays.lines, scan.widest
+    if op.type.startswith("Segmented<"):
+        return OF_SEGMENTS[lines > 1]
     if op.type.startswith("Std<") and op.itemsizes[0] == op.out_bytes > 2 and not is_long:
         return SHAPES if op.out_bytes == 4 else OF_VARIANCES
-    is_wide = lines == 1 and widest > 2 and (op.type.startswith("Var<") or op.out_bytes == 4)
-    return OF_VARIANCES if op.state_bytes <= 24 and not is_wide else OF_ONE_LINE
+    if op.type.startswith(("Var<", "Std<")):
+        is_wide = lines == 1 and widest > 2 and (op.type.startswith("Var<") or op.out_bytes == 4)
+        return OF_VARIANCES if op.state_bytes <= 24 and not is_wide else OF_ONE_LINE
+    if lines > 1 and widest == 2 and op.type.startswith(("Sum<", "MinMax<")):
+        return OF_NARROW_LINES
+    if lines == 1 and widest == 2 and op.type.startswith("Mean<"):
+        return OF_NARROW_MEANS
+    return OF_ONE_LINE if is_long and widest >= 4 and op.state_bytes <= 2 * sum(op.itemsizes) else SHAPES
 
 
-def _strided_shapes(nbytes: int, size: int) -> tuple[tuple[int, int], ...]:
-    """Shapes for lines of so many bytes: of those with many warps the first whose share is no longer than a line."""
-    if size < 4:
+def _strided_shapes(scan: Scan) -> Shapes:
+    """Shapes for lines with gaps: of those with many warps the first whose share is no longer than a line."""
+    if scan.widest < 4:
         return NARROW_STRIDED
-    first = next((i for i, (_, run) in enumerate(STRIDED[:3]) if 512 * run <= nbytes), 0)
-    return STRIDED[first:]
+    fits = (i for i, (_, run) in enumerate(STRIDED[:3]) if LANES * PACK * run <= scan.length * scan.widest)
+    return STRIDED[next(fits, 0) :]
 
 
-def _copy_unit(arrays: Operands, operand: int, size: int, lead: int) -> int:
+def _copy_unit(scan: Scan, operand: int, lead: int) -> int:
     """Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin."""
-    strides = arrays.strides[operand]
-    if strides[-1] != size and arrays.shape[-1] > 1:
+    size = scan.sizes[operand]
+    if scan.arrays.strides[operand][-1] != size and scan.length > 1:
         return size
-    offsets = [s for s, n in zip(strides[:-1], arrays.shape, strict=False) if n > 1]
-    return math.gcd(16, arrays.phases[operand], arrays.shape[-1] * size, lead * size, *offsets)
+    return math.gcd(scan.arrays.alignment(operand), scan.length * size, lead * size)
 
 
 def _lanes_of(arrays: Operands) -> int:
@@ -295,39 +280,27 @@ def _lanes_of(arrays: Operands) -> int:
     return LANES if arrays.is_along_memory and arrays.lines < MOST_LINES else 1
 
 
-def _by_lines(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, lanes: int) -> Plan:
+def _by_lines(scan: Scan, lanes: int) -> Plan:
     """By a thread a line, or a warp (``lanes``); where lines are few, a part of one: each part is folded, their states
     are scanned, and then each part."""
-    length, lines = arrays.shape[arrays.axis], arrays.lines
-    steps = [s[arrays.axis] for s in arrays.strides]
-    starts = [(length - 1) * s if reverse else 0 for s in steps]
-    if reverse:
-        steps = [-s for s in steps]
-    splits = splits_of(lines, length, lanes)
+    op, length, lines = scan.op, scan.length, scan.arrays.lines
+    splits = 1  # threads or warps that share a line
+    if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
+        splits = max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
     batch = min(WARP_BATCH, batch) if lanes > 1 else scan_small_lines.rows_per_batch(op, length, batch, HEAVY_BATCH)
     blocks = -(-lines * splits * lanes // THREADS)
     shape = f"{THREADS}, {batch}, {lanes}"
-    scan = f"scan_lines<{op.type}, {op.emits}, {shape}, {flag(splits > 1)}, {flag(exclusive)}>"
-    launches = [Step(scan, blocks, THREADS)]
+    name = f"scan_lines<{op.type}, {op.emits}, {shape}, {flag(splits > 1)}, {flag(scan.exclusive)}>"
+    launches = [Step(name, blocks, THREADS)]
     if splits > 1:
         fold = Step(f"scan_fold_parts<{op.type}, {shape}>", blocks, THREADS)
         launches = [fold, Step(f"scan_parts<{op.type}, {THREADS}>", -(-lines * LANES // THREADS), THREADS), *launches]
-    second = steps[1] if len(steps) > 2 else 0
-    members = words(
-        lines=lines,
-        length=length,
-        tiles=splits,
-        steps=(steps[0], second, steps[-1]),
-        flags=(steps[2] if len(steps) > 3 else 0, arrays.flags()),
-        step_index=arrays.index_step,
-        option=op.option,
-        walk=arrays.line_dims(),
-    )
+    members = words(scan, tiles=splits, steps=scan.steps, step_index=scan.arrays.index_step, walk=scan.line_dims)
     scratch = lines * splits * op.state_bytes if splits > 1 else 0
     chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)
     cost = f"{launches[0].kernel.partition('<')[0]}, by warps" if lanes > 1 else ""
-    return Plan(tuple(launches), members, scratch, False, tuple(starts), chain, cost)
+    return Plan(tuple(launches), members, scratch, False, scan.starts, chain, cost)
 
 
 @dataclass(frozen=True)
@@ -340,38 +313,17 @@ class Rows:
     shared_bytes: int
     blocks: int = 1  # of an SM
 
-    @property
-    def threads(self) -> int:
-        return 32 * (self.warps + WRITE_DELAY)
 
-
-def fitting(
-    sizes: Sequence[int],
-    out: int,
-    state: int,
-    running: int,
-    limit: int,
-    shapes: Sequence[tuple[int, int]] = SHAPES,
-) -> Rows | None:
-    """The largest tiles that fit into ``limit`` bytes of shared memory; None where elements are not of 1 to 16 bytes.
-
-    ``sizes`` are those of the operands' elements, ``out`` of a result, ``state`` and ``running`` of what warps pass on.
-    """
-    widest = max(*sizes, out)
-    if widest > 16 or any(n & (n - 1) for n in (*sizes, out)):
+def _fitting(scan: Scan, limit: int, shapes: Shapes) -> Rows | None:
+    """The first tiles that fit into ``limit`` bytes of shared memory; None where elements are not of 1 to 16 bytes."""
+    if not scan.lies_in_packs:
         return None
+    op = scan.op
     for warps, run in shapes:
-        share = 32 * run * (16 // widest)
-        kept = 0 if out == sizes[0] else share * out
-        scratch = (WRITE_DELAY + 1) * warps * (running + state) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
-        nbytes = warps * (STAGES * share * sum(sizes) + kept) + scratch
+        share = LANES * run * (PACK // scan.widest)
+        kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
+        scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
+        nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
         if nbytes <= limit:
             return Rows(warps, run, warps * share, nbytes)
     return None
-
-
-def splits_of(lines: int, length: int, lanes: int = 1) -> int:
-    """Threads that share a line, or warps."""
-    if lines >= (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
-        return 1
-    return max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))

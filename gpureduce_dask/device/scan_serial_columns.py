@@ -5,13 +5,11 @@ From the first row to the last: nothing is folded before and no tile looks back,
 
 from __future__ import annotations
 
-import math
 import re
 
 from . import scan_columns
-from .layout import Dim
-from .scan_columns import LANES, Cut
-from .scan_task import ENTRY, SECTOR, Operands, Operator, Plan, Step, flag
+from .scan_task import ENTRY, LANES, SECTOR, Plan, Scan, Step
+from .task import flag
 from .tuning import PROCESSORS  # among which strips are divided evenly
 
 # Operators with much to do for each byte. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy in tiles and alone, down
@@ -41,62 +39,34 @@ WARPS = {8: 1.0, 4: 1.0, 3: 1.0, 7: 0.97, 6: 0.95, 5: 0.9}
 ENOUGH, PLENTY = 0.75, 0.95
 
 
-def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int) -> Plan | None:
+def plan(scan: Scan) -> Plan | None:
     """The launch, where lines lie side by side in every array, in aligned rows, and are many; else None."""
-    if not (OPERATORS_ALSO_EXCLUSIVE.match(op.type) or (not exclusive and OPERATORS.fullmatch(op.type))):
+    op = scan.op
+    if not (OPERATORS_ALSO_EXCLUSIVE.match(op.type) or (not scan.exclusive and OPERATORS.fullmatch(op.type))):
         return None
-    kept, length = arrays.line_dims(), arrays.shape[arrays.axis]
-    if not kept or length < SHORTEST or (kept[-1].a, kept[-1].c) != (op.itemsizes[0], op.out_bytes):
+    # rows begin where sectors do
+    if not scan.line_dims or scan.length < SHORTEST or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
         return None
-    *planes, columns = kept
-    steps = [s[arrays.axis] for s in arrays.strides]
-    lane_columns = (
-        WIDTH // max(*op.itemsizes, op.out_bytes) // (2 if op.itemsizes[0] == 2 and op.state_bytes > 16 else 1)
-    )
+    lane_columns = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
     while lane_columns > 0:
-        if _aligned(op, arrays, columns, planes, steps, lane_columns):
-            width, strips, lead = scan_columns.strips_of(op, arrays, kept, steps, lane_columns, 1)
-            if warps := _warps_of(math.prod(dim.size for dim in planes) * strips):
+        strip = LANES * lane_columns
+        if scan.columns.size >= strip and strip * scan.sizes[0] >= LEAST and scan.takes_columns(lane_columns):
+            strips = scan_columns.strips_of(scan, lane_columns, 1)
+            chains = scan.plane_count * strips.count
+            if warps := _warps_of(chains):
                 break
         lane_columns //= 2
     else:
         return None
-    starts = [(length - 1) * s if reverse else 0 for s in steps]
-    if reverse:
-        steps = [-s for s in steps]
-    strip = (width, strips, lead)
-    layouts = [
-        scan_columns.layout_of(arrays, i, n, steps[i], starts[i], kept, strip) for i, n in enumerate(op.itemsizes)
-    ]
-    chains = math.prod(dim.size for dim in planes) * strips
-    free = (limit + RESERVED) // warps - RESERVED - STAGES * len(layouts) * LANES
+    layouts = scan_columns.layouts_of(scan, strips)
+    free = (scan.gpu.shared_bytes + RESERVED) // warps - RESERVED - STAGES * len(layouts) * LANES
     rows = free // (STAGES * sum(layout.row for layout in layouts) + ENTRY) // FEWEST * FEWEST
     if rows < FEWEST:
         return None
     nbytes = STAGES * sum(layout.share(rows) for layout in layouts) + ENTRY * rows
-    cut = Cut(1, lane_columns, 1, width, strips, 1, rows, -(-length // rows), 0, 0, False, nbytes)
-    step = Step(f"scan_serial_columns<{op.type}, {op.emits}, {lane_columns}, {flag(exclusive)}>", chains, LANES, nbytes)
-    members = scan_columns.words(
-        cut, (length, columns.size, lead, chains), (width, steps[-1]), op.option, layouts, planes
-    )
-    return Plan((step,), members, starts=tuple(starts))
-
-
-def _aligned(
-    op: Operator, arrays: Operands, columns: Dim, planes: list[Dim], steps: list[int], lane_columns: int
-) -> bool:
-    """True where a lane can take so many columns at once in every row, and rows begin where sectors do."""
-    sizes = (*op.itemsizes, op.out_bytes)
-    if columns.size % lane_columns or columns.size < LANES * lane_columns or lane_columns * LANES * sizes[0] < LEAST:
-        return False
-    if len(op.itemsizes) > 1 and columns.b != sizes[1]:
-        return False
-    last = len(sizes) - 1
-    for i, size in enumerate(sizes):
-        offsets = [arrays.phases[i], steps[i], *(d.c if i == last else d.b if i else d.a for d in planes)]
-        if any(n % (lane_columns * size) for n in offsets):
-            return False
-    return steps[0] % SECTOR == 0 and steps[-1] % SECTOR == 0
+    kernel = f"scan_serial_columns<{op.type}, {op.emits}, {lane_columns}, {flag(scan.exclusive)}>"
+    members = scan_columns.words(scan, strips, layouts, -(-scan.length // rows), rows, 1)
+    return Plan((Step(kernel, chains, LANES, nbytes),), members, starts=scan.starts)
 
 
 def _warps_of(chains: int) -> int:

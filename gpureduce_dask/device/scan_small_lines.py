@@ -8,10 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from .layout import Dim
-from .scan_task import ENTRY, Operands, Operator, Plan, Step, flag, is_contiguous, words
-from .task import div_words, walk_words
+from .scan_task import ENTRY, LANES, PACK, Operands, Operator, Plan, Scan, Step, words
+from .task import div_words, flag, packed, walk_words
 
-LANES = 32
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
 # and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
@@ -37,65 +36,64 @@ WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
 MOST_OF_VECTOR = 8  # elements, at most
 
 
-def lane_lines(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan | None:
+def lane_lines(scan: Scan) -> Plan | None:
     """For dense lines along the last axis; None where they are few, long or not aligned."""
-    length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
-    widest = max(sizes)
-    if not arrays.is_along_memory or any(arrays.phases):
+    op, length, arrays = scan.op, scan.length, scan.arrays
+    if not (arrays.is_along_memory and scan.lies_in_packs and all(map(scan.is_contiguous, range(len(scan.sizes))))):
         return None
-    if widest > 16 or any(n & (n - 1) for n in sizes):
+    if any(arrays.phases):
         return None
-    table = table_bytes(op, 2 * length)
-    limit -= table
-    cuts = [_lane_cut(op, length, pack, sizes, limit) for pack in (n // widest for n in PACKS) if pack]
+    table = _table_bytes(op, 2 * length)
+    cuts = [_lane_cut(scan, pack, table) for pack in (n // scan.widest for n in PACKS) if pack]
     if length % 2:  # element by element lanes are in different banks
-        cuts.append(_lane_cut(op, length, 1, sizes, limit))
+        cuts.append(_lane_cut(scan, 1, table))
     warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
-    if warps < (ENOUGH_OF_WIDENED if sizes[0] == 1 and op.out_bytes == 8 else ENOUGH):
+    if warps < (ENOUGH_OF_WIDENED if (scan.sizes[0], op.out_bytes) == (1, 8) else ENOUGH):
         return None
-    tiles = -(-lines // (LANES * each))
-    name = f"scan_shares<LaneLineScan<{op.type}, {op.emits}, {warps}, {pack}, {flag(exclusive)}, {flag(reverse)}>>"
-    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
-    members = words(lines=lines, length=length, tiles=tiles, parts=each, option=op.option)
-    return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=each * length)
+    tiles = -(-arrays.lines // (LANES * each))
+    kind = f"LaneLineScan<{op.type}, {op.emits}, {warps}, {pack}, {flag(scan.exclusive)}, {flag(scan.reverse)}>"
+    members = words(scan, tiles=tiles, parts=each)
+    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, chain=each * length)
 
 
-def _lane_cut(op: Operator, length: int, pack: int, sizes: tuple[int, ...], limit: int) -> tuple[int, int, int, int]:
-    """Warps, elements of a pack, lines of a lane, and bytes of shared memory for a warp's."""
+def _of_shares(
+    scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, chain: float, cost: str = ""
+) -> Plan:
+    """Warps that take shares by themselves, of lines that kernels walk in either direction."""
+    step = Step(f"scan_shares<{kind}>", min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
+    return Plan((step,), members, starts=(0,) * len(scan.sizes), chain=chain, cost=cost)
+
+
+def _lane_cut(scan: Scan, pack: int, table: int) -> tuple[int, int, int, int]:
+    """Warps, elements of a pack, lines of a lane, and bytes of shared memory for a warp's, beside those of a table."""
+    length, sizes = scan.length, scan.sizes
     each = pack // math.gcd(length, pack)
     times = max(1, RUN // (each * length))
     each *= times - (times % 2 == 0)
-    nbytes = _lane_bytes(each * length, sizes)
-    return warps_of(op, nbytes, limit), pack, each, nbytes
+    elements = LANES * each * length
+    nbytes = elements * (LANE_SHARES * sum(sizes[:-1]) + (0 if sizes[0] == sizes[-1] else sizes[-1]))
+    return _warps_of(scan, nbytes, table), pack, each, nbytes
 
 
-def table_bytes(op: Operator, numbers: int) -> int:
+def _table_bytes(op: Operator, numbers: int) -> int:
     """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/moments_scan.cuh)."""
     is_spread = op.type.startswith(("Var<", "Std<")) and op.type.endswith(", false>")
     return 8 * numbers if is_spread and op.out_bytes <= 4 else 0
 
 
-def warps_of(op: Operator, nbytes: int, limit: int) -> int:
-    """Warps that take shares by themselves, of so many bytes of shared memory each; 0 where they would be too few."""
-    most = MOST_OF_LARGE if op.state_bytes > 16 else max(WARPS)
-    return next((w for w in WARPS if w <= most and w * nbytes <= limit), 0)
+def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
+    """Warps that take shares by themselves, of so many bytes of shared memory each, beside those of a table; 0 where
+    they would be too few."""
+    most = MOST_OF_LARGE if scan.op.state_bytes > 16 else max(WARPS)
+    return next((w for w in WARPS if w <= most and w * nbytes <= scan.gpu.shared_bytes - table), 0)
 
 
-def _lane_bytes(elements: int, sizes: tuple[int, ...]) -> int:
-    """Of a warp, with so many elements a lane."""
-    runs = [LANES * elements * n for n in sizes]
-    return LANE_SHARES * sum(runs[:-1]) + (0 if sizes[0] == sizes[-1] else runs[-1])
-
-
-def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, processors: int) -> Plan | None:
+def thread_columns(scan: Scan) -> Plan | None:
     """For lines that lie side by side, in planes; None where results do not."""
-    kept, length, lines = arrays.line_dims(), arrays.shape[arrays.axis], arrays.lines
-    if not kept or kept[-1].size < LANES or kept[-1].c != op.out_bytes or len(arrays.strides) > 3:
+    op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
+    if not scan.line_dims or scan.columns.size < LANES or scan.columns.c != op.out_bytes:
         return None
-    *planes, columns = kept
-    vector = _column_vector(op, arrays, columns, planes)
+    columns, vector = scan.columns, _column_vector(scan)
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
     groups = max(1, min(COLUMN_BYTES // nbytes, _states_of_columns(op) // (vector * op.state_bytes)))
     groups = 1 << (groups.bit_length() - 1)
@@ -111,28 +109,22 @@ def thread_columns(op: Operator, arrays: Operands, exclusive: bool, reverse: boo
     if lines // columns.size * blocks >= 1 << 31:
         return None
     rows = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS)
-    steps = [s[arrays.axis] for s in arrays.strides]
-    starts = [(length - 1) * s if reverse else 0 for s in steps]
-    if reverse:
-        steps = [-s for s in steps]
-    flags = f"{flag((columns.a, columns.b)[: len(op.itemsizes)] == op.itemsizes)}, {flag(exclusive)}"
-    name = f"scan_thread_columns<{op.type}, {op.emits}, {threads}, {groups}, {vector}, {rows}, {flags}>"
-    second = steps[1] if len(steps) > 2 else 0
+    are_adjacent = scan.apart(columns) == scan.sizes
+    numbers = f"{threads}, {groups}, {vector}, {rows}, {flag(are_adjacent)}, {flag(scan.exclusive)}"
     members = words(
-        lines=lines,
-        length=length,
+        scan,
         tiles=blocks,
         parts=columns.size,
-        steps=(steps[0], second, steps[-1]),
-        units=(columns.a, columns.b, columns.c),
-        step_index=arrays.index_step,
-        option=op.option,
-        walk=planes,
+        steps=scan.steps,
+        units=scan.apart(columns),
+        step_index=scan.arrays.index_step,
+        walk=scan.planes,
         by_lines=blocks,
     )
     table = threads // LANES * _table_of_counts(op, length)
+    name = f"scan_thread_columns<{op.type}, {op.emits}, {numbers}>"
     step = Step(name, blocks * (lines // columns.size), threads, table)
-    return Plan((step,), members, starts=tuple(starts), chain=length * each)
+    return Plan((step,), members, starts=scan.starts, chain=length * each)
 
 
 def _table_of_counts(op: Operator, length: int) -> int:
@@ -152,16 +144,16 @@ def _states_of_columns(op: Operator) -> int:
     return COLUMN_MOMENTS if has_table and op.state_bytes <= COLUMN_MOMENTS // 4 else COLUMN_STATES
 
 
-def _column_vector(op: Operator, arrays: Operands, columns: Dim, planes: Sequence[Dim]) -> int:
-    """Neighbouring columns that one load takes, of narrow elements that are aligned in all rows."""
-    sizes = (*op.itemsizes, op.out_bytes)
-    if len(sizes) > 2 or columns.a != sizes[0] or sizes[0] > WIDEST_OF_VECTORS:
+def _column_vector(scan: Scan) -> int:
+    """Neighbouring columns that one load takes, of narrow elements."""
+    op = scan.op
+    if len(scan.sizes) > 2 or scan.sizes[0] > WIDEST_OF_VECTORS:
         return 1
-    vector = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // max(sizes), _states_of_columns(op) // op.state_bytes))
-    for i, size in enumerate(sizes):
-        offsets = (arrays.phases[i], arrays.strides[i][arrays.axis], *(dim.c if i else dim.a for dim in planes))
-        vector = min(vector, max(1, math.gcd(COLUMN_BYTES, columns.size * size, *offsets) // size))
-    return 1 << (vector.bit_length() - 1)
+    most = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, _states_of_columns(op) // op.state_bytes))
+    vector = 1 << (most.bit_length() - 1)
+    while vector > 1 and not scan.takes_columns(vector):
+        vector //= 2
+    return vector
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
@@ -175,43 +167,33 @@ LEAST_RUN = 64  # bytes of a lane's run, where a sub-warp of FEW would not do fo
 FEW_LANES = 8
 
 
-def subwarp_lines(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan | None:
+def subwarp_lines(scan: Scan) -> Plan | None:
     """For lines along the last axis; None where they are few, long, or their elements lie apart."""
-    length, lines, sizes = arrays.shape[-1], arrays.lines, (*op.itemsizes, op.out_bytes)
-    if not arrays.is_along_memory or not SHORTEST_SUBWARP_LINE <= length * max(sizes) <= LONGEST_SUBWARP_LINE:
+    op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
+    if not arrays.is_along_memory or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
         return None
-    if any(n > 16 or n & (n - 1) or s[-1] != n for n, s in zip(sizes, arrays.strides, strict=True)):
+    if not scan.lies_in_packs or any(s[-1] != n for n, s in zip(sizes, arrays.strides, strict=True)):
         return None
-    pack = _pack(arrays, sizes, length)
-    together = sizes[0] == sizes[-1] and _aligned_alike(arrays, 0, -1)
+    pack = _pack(scan)
+    together = sizes[0] == sizes[-1] and _aligned_alike(arrays)
     if together and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
         return None  # one line after another, in tiles, by packs
     lanes, run = _subwarp(length // pack, pack, sizes)
     pitches = [_pitch(length * n, lanes * run * n) for n in sizes]
+    if together:  # results take the place of elements
+        pitches[-1] = 0
     subwarps = LANES // lanes
-    nbytes = subwarps * (STAGED_SHARES * sum(pitches[:-1]) + (0 if together else pitches[-1]))
-    table = table_bytes(op, lanes * run)
-    warps = warps_of(op, nbytes, limit - table)
+    nbytes = subwarps * (STAGED_SHARES * sum(pitches[:-1]) + pitches[-1])
+    table = _table_bytes(op, lanes * run)
+    warps = _warps_of(scan, nbytes, table)
     if not warps:
         return None
-    tiles = -(-lines // subwarps)
-    flags = f"{flag(exclusive)}, {flag(reverse)}"
-    name = f"scan_shares<SubwarpLineScan<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>>"
-    step = Step(name, min(-(-tiles // warps), processors), LANES * warps, warps * nbytes + table)
-    second = pitches[1] if len(pitches) > 2 else 0
-    members = words(
-        lines=lines,
-        length=length,
-        tiles=tiles,
-        parts=run,
-        units=(pitches[0], second, 0 if together else pitches[-1]),
-        option=op.option,
-        walk=arrays.line_dims(),
-    )
+    tiles = -(-arrays.lines // subwarps)
+    flags = f"{flag(scan.exclusive)}, {flag(scan.reverse)}"
+    kind = f"SubwarpLineScan<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
+    members = words(scan, tiles=tiles, parts=run, units=pitches, walk=scan.line_dims)
     cost = "SubwarpLineScan, single" if pack == 1 else ""
-    return Plan((step,), members, starts=(0,) * len(arrays.strides), chain=run, cost=cost)
+    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, run, cost)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -230,20 +212,15 @@ def _lane_run(packs: int, pack: int, size: int) -> int:
     return packs | 1 if nbytes >= 2 else packs + (4 - packs) % 8
 
 
-def _pack(arrays: Operands, sizes: tuple[int, ...], length: int) -> int:
+def _pack(scan: Scan) -> int:
     """Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them."""
-    pack = 16 // max(sizes)
-    for n, phase, strides in zip(sizes, arrays.phases, arrays.strides, strict=True):
-        offsets = [s for s, many in zip(strides[:-1], arrays.shape, strict=False) if many > 1]
-        aligned = math.gcd(16, phase, length * n, *offsets)
-        pack = min(pack, max(1, aligned // n))
-    return math.gcd(pack, length)
+    aligned = (math.gcd(scan.arrays.alignment(i), scan.length * size) // size for i, size in enumerate(scan.sizes))
+    return max(1, min(PACK // scan.widest, *aligned))
 
 
-def _aligned_alike(arrays: Operands, one: int, other: int) -> bool:
-    """True where every line has one alignment in both arrays."""
-    pairs = zip(arrays.shape[:-1], arrays.strides[one], arrays.strides[other], strict=False)
-    return arrays.phases[one] == arrays.phases[other] and all(n == 1 or (a - b) % 16 == 0 for n, a, b in pairs)
+def _aligned_alike(arrays: Operands) -> bool:
+    """True where every line has one alignment in the first operand and in the results."""
+    return arrays.phases[0] == arrays.phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in arrays.line_dims())
 
 
 def _pitch(nbytes: int, runs: int) -> int:
@@ -263,7 +240,6 @@ MOST_WASTE = 4  # times the bytes of elements and results, that is worth the cop
 LEAST_SHARE, LEAST_SHARE_OF_NARROW = 4096, 2048
 ENOUGH_PLANE_WARPS = 16
 MISALIGNED = 0.9  # shares that begin anywhere: a guess
-PACK = 16  # bytes that are copied together
 
 
 @dataclass(frozen=True)
@@ -294,9 +270,9 @@ class PlaneLayout:
         """Bytes of shared memory for as many."""
         return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
-    def words(self, share: int) -> bytes:
+    def words(self, share: int) -> list[int]:
         """``share``: of shared memory, 0 where results take the place of elements."""
-        return struct.pack("8q", self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column)
+        return [self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column]
 
 
 @dataclass(frozen=True)
@@ -321,23 +297,20 @@ class Planes:
         return self.layouts[0] == self.layouts[1] and self.aligned_alike
 
 
-def small_lines(
-    op: Operator, arrays: Operands, exclusive: bool, reverse: bool, limit: int, processors: int
-) -> Plan | None:
+def small_lines(scan: Scan) -> Plan | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
-    sizes = (*op.itemsizes, op.out_bytes)
-    if len(arrays.strides) != 2 or any(n > PACK or n & (n - 1) for n in sizes) or not is_contiguous(op, arrays, 1):
+    op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
+    if len(sizes) != 2 or not scan.lies_in_packs or not scan.is_contiguous(1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
     if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
         return None
     if any(n > 1 and step < 0 for strides in arrays.strides for n, step in zip(arrays.shape, strides, strict=True)):
         return None
-    length = arrays.shape[arrays.axis]
-    if length * max(sizes) > LONGEST_PLANE_LINE:
+    if length * scan.widest > LONGEST_PLANE_LINE:
         return None
     table = _table_of_counts(op, length)
-    found = [_shares(op, planes, length, sizes, limit - table) for planes in _planes(arrays, sizes, reverse)]
+    found = [_shares(scan, planes, table) for planes in _planes(scan)]
     use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
     if planes is None or use * MOST_WASTE < 1:
         return None
@@ -346,89 +319,67 @@ def small_lines(
         shares[1] = 0
     of_run = -(-planes.count // count)
     tiles = of_run * math.prod(dim.size for dim in planes.runs)
-    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(exclusive)}>>"
-    step = Step(
-        name,
-        min(-(-tiles // warps), processors),
-        LANES * warps,
-        warps * (STAGED_SHARES * shares[0] + shares[1]) + table,
-    )
+    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(scan.exclusive)}>>"
+    nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
+    step = Step(name, min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
+    layouts = [word for each, share in zip(planes.layouts, shares, strict=True) for word in each.words(share)]
     members = (
-        struct.pack("6Q", tiles, length, planes.count, count, planes.rows, planes.columns)
-        + b"".join(layout.words(share) for layout, share in zip(planes.layouts, shares, strict=True))
+        packed(tiles, length, planes.count, count, planes.rows, planes.columns, *layouts)
         + struct.pack("2d", *op.option)
-        + struct.pack("52Q", *(n & ((1 << 64) - 1) for n in (*div_words(of_run), *walk_words(planes.runs))))
+        + packed(*div_words(of_run), *walk_words(planes.runs))
     )
-    ends = [(length - 1) * s[arrays.axis] if reverse else 0 for s in arrays.strides]
-    return Plan((step,), members, starts=tuple(ends), waste=waste)
+    return Plan((step,), members, starts=scan.starts, waste=waste)
 
 
-def _planes(arrays: Operands, sizes: Sequence[int], reverse: bool) -> Iterator[Planes]:
-    """The ways to take inner axes as planes."""
-    dims, place = _around_axis(arrays)
-    for begin in range(place, -1, -1):
-        outer, inner = dims[:begin], dims[begin:]
-        kept = [dim for i, dim in enumerate(inner, begin) if i != place]
-        if len(kept) > 2 or not outer:
+def _planes(scan: Scan) -> Iterator[Planes]:
+    """The ways to take inner axes as planes, whose other axes are two at most."""
+    arrays, phases = scan.arrays, scan.arrays.phases
+    ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
+    if scan.length == 1:  # the axis may lie anywhere
+        ahead, behind = scan.line_dims, ()
+    for begin in range(len(ahead), 0, -1):
+        outer, inner = ahead[:begin], (*ahead[begin:], *behind)
+        if len(inner) > 2:
             continue
-        rows, columns = [*([Dim(1, 0)] * (2 - len(kept))), *kept]
-        *runs, run = outer
-        layouts = []
-        for k, size in enumerate(sizes):
-            steps = [dim.c if k else dim.a for dim in inner]
-            ends = [(dim.size - 1) * step for dim, step in zip(inner, steps, strict=True)]
-            axis, back = steps[place - begin], ends[place - begin] if reverse else 0
-            offsets = [dim.c if k else dim.a for dim in outer]
-            aligned = all(n % PACK == 0 for n in offsets)
-            layouts.append(
-                PlaneLayout(
-                    run.c if k else run.a,
-                    sum(ends) + size,
-                    back,
-                    -axis if reverse else axis,
-                    rows.c if k else rows.a,
-                    columns.c if k else columns.a,
-                    arrays.phases[k] if aligned else PACK - size,
-                )
-            )
-        if max(layout.nbytes for layout in layouts) <= LARGEST_PLANE:
-            alike = arrays.phases[0] == arrays.phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
-            yield Planes(tuple(runs), run.size, rows.size, columns.size, (layouts[0], layouts[1]), alike)
+        one, other = (_plane_layout(scan, k, outer, inner) for k in range(2))
+        if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
+            rows, columns = _rows_and_columns(inner)
+            alike = phases[0] == phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
+            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), alike)
 
 
-def _around_axis(arrays: Operands) -> tuple[list[Dim], int]:
-    """The axes in the order of memory, others than the scanned one merged where they continue each other; its place."""
-    length, (a, c) = arrays.shape[arrays.axis], (s[arrays.axis] for s in arrays.strides)
-    if length == 1:  # it may lie anywhere
-        dims = [*arrays.line_dims()]
-        return [*dims, Dim(1, a, 0, c)], len(dims)
-    sides = []
-    for part in (slice(0, arrays.axis), slice(arrays.axis + 1, None)):
-        shape = (*arrays.shape[part], 1)
-        side = Operands(shape, len(shape) - 1, tuple((*s[part], 0) for s in arrays.strides), ())
-        sides.append(side.line_dims())
-    return [*sides[0], Dim(length, a, 0, c), *sides[1]], len(sides[0])
+def _rows_and_columns(inner: Sequence[Dim]) -> Sequence[Dim]:
+    """Two axes, of one element where there are fewer."""
+    return [*([Dim(1, 0)] * (2 - len(inner))), *inner]
 
 
-def _shares(
-    op: Operator, planes: Planes, length: int, sizes: Sequence[int], limit: int
-) -> tuple[float, float, int, int, Planes]:
+def _plane_layout(scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
+    """How planes lie in the operand or among results: the innermost of the outer axes goes from one to the next."""
+    size, gaps = scan.sizes[k], [scan.apart(dim)[k] for dim in outer]
+    span = (scan.length - 1) * abs(scan.steps[k]) + sum((dim.size - 1) * scan.apart(dim)[k] for dim in inner)
+    row, column = (scan.apart(dim)[k] for dim in _rows_and_columns(inner))
+    phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]
+    return PlaneLayout(gaps[-1], span + size, scan.starts[k], scan.steps[k], row, column, phase)
+
+
+def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
     """The best number of planes for a share: how well it uses lanes, processors and memory, the bytes that the memory
     takes the time of for each of elements and results, the number, and warps."""
-    least = LEAST_SHARE if max(sizes) >= 4 else LEAST_SHARE_OF_NARROW
-    elements = planes.lines * length
+    sizes, widest = scan.sizes, scan.widest
+    least = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW
+    elements = planes.lines * scan.length
     unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
     best, cut = 0.0, (1.0, 0, 0)
-    most = min(planes.count, unit + max(LANES, -(-least // (elements * max(sizes)))))
+    most = min(planes.count, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
         one, other = (layout.share(count) for layout in planes.layouts)
-        warps = warps_of(op, STAGED_SHARES * one + (0 if planes.in_place else other), limit)
+        warps = _warps_of(scan, STAGED_SHARES * one + (0 if planes.in_place else other), table)
         if not warps:
             break
         lines, useful = count * planes.lines, count * elements * sum(sizes)
         memory = useful / (planes.layouts[0].copied(count) + count * elements * sizes[1])
-        memory *= min(1, count * elements * max(sizes) / least) * (MISALIGNED if count % unit else 1)
+        memory *= min(1, count * elements * widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
         use = memory * busy * lines / (-(-lines // LANES) * LANES) * planes.count / (-(-planes.count // count) * count)
         if use > best * 1.02:

@@ -5,17 +5,23 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ..errors import ArgumentError, message
+from . import scan_cost_tables
 from .layout import Dim
-from .task import div_words, walk_words
+from .scan_cost_tables import Costs
+from .task import div_words, packed, walk_words
 
 SINGLE_PASS = "look-back"
 METHODS = (SINGLE_PASS, "reduce-then-scan")
 
+LANES, PACK = 32, 16  # of a warp; bytes that are copied together
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
+STATE_SLOTS = WRITE_DELAY + 1
 ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciprocal_table.cuh)
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
@@ -78,24 +84,135 @@ class Operands:
         ends = [(n - 1) * s for n, s in zip(self.shape, self.strides[operand], strict=True)]
         return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + itemsize
 
+    def alignment(self, operand: int) -> int:
+        """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
+        return math.gcd(PACK, self.phases[operand], *(strides[operand] for _, strides in self._merged(self._others)))
+
     def line_dims(self) -> tuple[Dim, ...]:
-        """Where lines begin: the other axes, those that continue each other merged."""
-        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged())
+        """Where lines begin."""
+        return self.dims(self._others)
+
+    def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
+        """Some axes, those that continue each other merged."""
+        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged(axes))
 
     def flags(self) -> tuple[Dim, ...]:
-        """Where they begin in a third operand."""
-        return tuple(Dim(n, s[2]) for n, s in self._merged()) if len(self.strides) > 3 else ()
+        """Where lines begin in a third operand."""
+        return tuple(Dim(n, s[2]) for n, s in self._merged(self._others)) if len(self.strides) > 3 else ()
 
-    def _merged(self) -> list[tuple[int, tuple[int, ...]]]:
+    @property
+    def _others(self) -> Iterable[int]:
+        return (i for i in range(len(self.shape)) if i != self.axis)
+
+    def _merged(self, axes: Iterable[int]) -> list[tuple[int, tuple[int, ...]]]:
         dims: list[tuple[int, tuple[int, ...]]] = []
-        for i, size in enumerate(self.shape):
-            if i == self.axis or size == 1:
+        for i in axes:
+            count, steps = self.shape[i], tuple(s[i] for s in self.strides)
+            if count == 1:
                 continue
-            steps, count = tuple(s[i] for s in self.strides), size
-            if dims and dims[-1][1] == tuple(size * s for s in steps):
+            if dims and dims[-1][1] == tuple(count * s for s in steps):
                 count *= dims.pop()[0]
             dims.append((count, steps))
         return dims
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """What plans depend on, as a GPU's properties say it, and what kernels cost there."""
+
+    shared_bytes: int  # of a block, at most
+    processors: int
+    clusters: bool = True  # blocks may reach into each other's shared memory
+    bandwidth: float = 4.9e12  # bytes a second, of its memory's clock and width
+    costs: Costs = field(default_factory=lambda: scan_cost_tables.shipped().costs, repr=False)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is to be planned: an operator over arrays, which way, and on which GPU."""
+
+    op: Operator
+    arrays: Operands
+    exclusive: bool
+    reverse: bool
+    gpu: Gpu
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of an element of each operand, and of a result."""
+        return (*self.op.itemsizes, self.op.out_bytes)
+
+    @cached_property
+    def widest(self) -> int:
+        return max(self.sizes)
+
+    @property
+    def lies_in_packs(self) -> bool:
+        """True where a pack is a whole number of elements of each array."""
+        return not any(n > PACK or n & (n - 1) for n in self.sizes)
+
+    @property
+    def length(self) -> int:
+        """Elements of a line."""
+        return self.arrays.shape[self.arrays.axis]
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Bytes of each array from one element of a line to the next that is scanned."""
+        sign = -1 if self.reverse else 1
+        return tuple(sign * strides[self.arrays.axis] for strides in self.arrays.strides)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Bytes of each array from a line's first element to the first that is scanned."""
+        return tuple((1 - self.length) * step if self.reverse else 0 for step in self.steps)
+
+    @cached_property
+    def line_dims(self) -> tuple[Dim, ...]:
+        """Where lines begin."""
+        return self.arrays.line_dims()
+
+    def is_contiguous(self, operand: int) -> bool:
+        """True where an array's lines lie one after another."""
+        step = self.sizes[operand]
+        for n, stride in zip(reversed(self.arrays.shape), reversed(self.arrays.strides[operand]), strict=True):
+            if n > 1 and stride != step:
+                return False
+            step *= n
+        return True
+
+    @property
+    def columns(self) -> Dim:
+        """Lines nearest to each other in memory, which may lie side by side."""
+        return self.line_dims[-1]
+
+    @property
+    def planes(self) -> tuple[Dim, ...]:
+        """Where such columns begin."""
+        return self.line_dims[:-1]
+
+    @cached_property
+    def plane_count(self) -> int:
+        return math.prod(dim.size for dim in self.planes)
+
+    def apart(self, dim: Dim) -> tuple[int, ...]:
+        """Bytes of each array from one line or plane to the next."""
+        return (dim.a, dim.c) if len(self.sizes) == 2 else (dim.a, dim.b, dim.c)
+
+    def row_places(self, operand: int) -> list[int]:
+        """Where a row of columns begins: the first one's address modulo 16, and bytes from there to others."""
+        return [self.arrays.phases[operand], *self.row_steps(operand)]
+
+    def row_steps(self, operand: int) -> list[int]:
+        """Bytes from one row of columns to the next, and from one plane to the next."""
+        return [self.steps[operand], *(self.apart(dim)[operand] for dim in self.planes)]
+
+    def takes_columns(self, count: int) -> bool:
+        """True where so many columns can be taken at once: in each array they lie side by side, in rows that are
+        aligned to so many."""
+        if self.columns.size % count or self.apart(self.columns) != self.sizes:
+            return False
+        return all(n % (count * size) == 0 for i, size in enumerate(self.sizes) for n in self.row_places(i))
 
 
 @dataclass(frozen=True)
@@ -136,6 +253,12 @@ def check_method(method: str) -> str:
     return method
 
 
+def most_in_a_bank(words: Iterable[int], together: int = 1) -> int:
+    """Accesses to shared memory that a warp's lanes need for these words: of one bank the most, where banks have so
+    many neighbouring words each."""
+    return max(Counter(word // together % (LANES // together) for word in {*words}).values())
+
+
 def adds_floats(op: Operator) -> bool:
     """True of sums of floats in one binary64."""
     return op.type.startswith("Sum<") and op.type.endswith("f64>")
@@ -144,21 +267,6 @@ def adds_floats(op: Operator) -> bool:
 def adds_pairs(op: Operator) -> bool:
     """True of sums of float64, whose states are pairs."""
     return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
-
-
-def is_contiguous(op: Operator, arrays: Operands, operand: int) -> bool:
-    """True where an array's lines lie one after another."""
-    step = (*op.itemsizes, op.out_bytes)[operand]
-    for n, stride in zip(reversed(arrays.shape), reversed(arrays.strides[operand]), strict=True):
-        if n > 1 and stride != step:
-            return False
-        step *= n
-    return True
-
-
-def flag(value: bool) -> str:
-    """As CUDA spells it."""
-    return str(value).lower()
 
 
 def tile_state_bytes(state: int) -> int:
@@ -187,31 +295,47 @@ def chain_tile_states(links: int, anchored: bool, radix: int = 0) -> int:
 
 
 def words(
+    scan: Scan,
     *,
-    lines: int,
-    length: int,
     tiles: int,
     lead: int = 0,
     parts: int = 0,
-    flags: tuple[int, Sequence[Dim]] = (0, ()),
     step_index: int = 0,
-    steps: tuple[int, int, int] = (0, 0, 0),
-    units: tuple[int, int, int] = (0, 0, 0),
-    option: tuple[float, float] = (0.0, 0.0),
+    steps: Sequence[int] = (0, 0),
+    units: Sequence[int] = (0, 0),
     walk: Sequence[Dim] = (),
     by_lines: int = 0,
 ) -> bytes:
     """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh).
 
-    ``by_lines``: what is divided by, if not the lines.
+    Parameters
+    ----------
+    steps, units : sequence of int
+        Of each array; the first two operands' and the results' are told, and the third's step is that of flags.
+    by_lines : int
+        What is divided by, if not the lines.
     """
-    numbers = [lines * length + lead, lead, lines, length, tiles, parts]
-    divs = div_words(length) + div_words(by_lines or lines)
+    lines, length = scan.arrays.lines, scan.length
+    numbers = [lines * length + lead, lead, lines, length, tiles, parts, steps[2] if len(steps) > 3 else 0, step_index]
+    for first, *others, last in (steps, units):
+        numbers += [first, others[0] if others else 0, last]
     bits = (length - 1).bit_length()
     short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
+    divs = div_words(length) + div_words(by_lines or lines)
     return (
-        struct.pack("6Q2q3q3q2Q", *numbers, flags[0], step_index, *steps, *units, *short)
-        + struct.pack("2d", *option)
-        + struct.pack("6Q", *divs)
-        + struct.pack("98Q", *(n & ((1 << 64) - 1) for n in (*walk_words(walk), *walk_words(flags[1]))))
+        packed(*numbers, *short)
+        + struct.pack("2d", *scan.op.option)
+        + packed(*divs, *walk_words(walk), *walk_words(scan.arrays.flags()))
     )
+
+
+def strip_words(
+    numbers: Sequence[int], option: tuple[float, float], row_layouts: Sequence[int], planes: Sequence[Dim]
+) -> bytes:
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh).
+
+    ``numbers``: from ``length`` to ``step_out``. ``row_layouts``: of two operands, zeros where kernels use none.
+    """
+    length, _, strips, width, _, chains, *_ = numbers
+    divs = [word for n in (chains, strips, width, length) for word in div_words(n)]
+    return packed(*numbers) + struct.pack("2d", *option) + packed(*divs, *row_layouts, *walk_words(planes))

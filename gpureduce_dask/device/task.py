@@ -16,6 +16,16 @@ BATCH4 = 64  # of more operands than two
 _MASK = (1 << 64) - 1
 
 
+def flag(value: bool) -> str:
+    """As CUDA spells it."""
+    return str(value).lower()
+
+
+def packed(*numbers: int) -> bytes:
+    """Eight bytes each; of negative ones their two's complement."""
+    return struct.pack(f"{len(numbers)}Q", *(n & _MASK for n in numbers))
+
+
 def div_words(size: int) -> list[int]:
     """A ``Div``: size, magic, shift. Sizes below 2 are never divided by."""
     if size < 2:
@@ -72,11 +82,9 @@ class Work:
         numbers = [self.rows, self.runs, self.length, self.slots, self.splits, self.tiles, self.chunks, self.cells]
         numbers += [self.tail, self.step_a, self.step_b, self.step_c, self.first_cell]
         numbers += [self.low_a, self.high_a, self.low_b, self.high_b]
-        divs = div_words(self.slots) + div_words(self.tiles) + div_words(self.runs) + div_words(self.width)
-        divs += div_words(self.splits)
-        rest = divs + walk_words(self.row) + walk_words(self.run)
-        packed = [struct.pack(f"{len(part)}Q", *(n & _MASK for n in part)) for part in (numbers, rest)]
-        return packed[0] + struct.pack("2d", *self.option) + packed[1]
+        divisors = (self.slots, self.tiles, self.runs, self.width, self.splits)
+        rest = [word for n in divisors for word in div_words(n)] + walk_words(self.row) + walk_words(self.run)
+        return packed(*numbers) + struct.pack("2d", *self.option) + packed(*rest)
 
     def more_words(self) -> bytes:
         """The members of a ``Task4`` behind those of a ``Task``, but for its pointers; none of a ``Task``."""
@@ -88,7 +96,7 @@ class Work:
             for k in range(MAX_OPERANDS - 2):
                 strides = [dim.more[k] if k < len(dim.more) else 0 for dim in dims]
                 numbers += strides + [0] * (MAX_DIMS - len(strides))
-        return struct.pack(f"{len(numbers)}q", *numbers)
+        return packed(*numbers)
 
 
 _BASE = struct.Struct("QQq")

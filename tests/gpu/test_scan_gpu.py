@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from plan_chunks import NotThere
 
-from gpureduce_dask.device.scan_costs import Gpu
-from gpureduce_dask.device.scan_task import METHODS
+from gpureduce_dask.device.scan_task import METHODS, Gpu
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
 from gpureduce_dask.operators.monoid import Bound

@@ -20,7 +20,7 @@ from gpureduce_dask.device import (
     scan_task,
     sources,
 )
-from gpureduce_dask.device.scan_costs import Gpu
+from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
 from gpureduce_dask.operators.monoid import Bound

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -83,9 +84,7 @@ class Model:
         ]
         self.ways = np.array([way for way, _ in launches])
         self.kinds = np.array([effort.kind for _, effort in launches])
-        numbers = np.array([effort[1:] for _, effort in launches], float)
-        self.of = dict(zip(Effort._fields[1:], numbers.T, strict=True))
-        self.of["waits"] = self.of["rounds"] * np.maximum(1, self.of["threads"] / RESIDENT)
+        self.of = np.array([effort[1:] for _, effort in launches], float).T  # a row each member of Effort but its kind
         self.seconds = np.zeros(len(launches))
         self.known: frozenset[str] = frozenset(self.kinds)
 
@@ -93,7 +92,7 @@ class Model:
         """As ``reduce_costs.seconds`` does it, of all launches at a time."""
         for kind in [of] if of else self.known:
             at = self.kinds == kind
-            self.seconds[at] = _seconds({name: each[at] for name, each in self.of.items()}, values, kind)
+            self.seconds[at] = _seconds(Effort(kind, *self.of[:, at]), values)
         with np.errstate(divide="ignore"):
             seconds = np.log(np.bincount(self.ways, self.seconds, minlength=into.size).reshape(into.shape))
         into[:] = np.where(np.isfinite(self.measured), seconds, np.inf)
@@ -109,15 +108,12 @@ class Model:
         return far(now, before)
 
 
-def _seconds(of: dict[str, Array], values: Values, kind: str) -> Array:
-    cost = Cost(*(values[kind, name] for name in Cost._fields))
-    memory, line, lookup, state, joined, chain, weight = (values["", name] for name in SHARED)
-    heavy = 1 + weight * of["state_bytes"]
-    work = of["loads"] * cost.load + (of["elements"] * cost.element + of["ends"] * cost.end) * heavy
-    work += of["lookups"] * lookup
-    main = (of["nbytes"] * memory) ** 2 + work**2 + (of["lines"] * line) ** 2 + (of["waits"] * cost.round) ** 2
-    behind = of["left"] * of["state_bytes"] * state + (of["chain"] > 0) * joined + of["chain"] * chain * heavy
-    return np.asarray(cost.start + np.sqrt(main) + behind)
+def _seconds(of: Any, values: Values) -> Array:
+    cost = Cost(*(values[of.kind, name] for name in Cost._fields))
+    shared: Any = {name: values["", name] for name in SHARED}
+    costs = replace(reduce_costs.table(), **shared)
+    together, behind = reduce_costs.parts(of, cost, costs, np.maximum(1, of.threads / RESIDENT))
+    return np.asarray(cost.start + np.sqrt(sum(each**2 for each in together)) + behind)
 
 
 def values_of(table: Table) -> Values:

@@ -11,7 +11,8 @@ from typing import Any
 from ...device import scan as device_scan
 from ...device import scan_cost_tables, scan_launch
 from ...device.scan_cost_tables import Cost, Costs, Quality, Table
-from ...device.scan_costs import Features, Gpu, seconds
+from ...device.scan_costs import Features, seconds
+from ...device.scan_task import Gpu
 from ...operators import table as operators
 from .random_chunks import Job, Result
 from .random_draws import SCANS, Draw
