@@ -238,6 +238,7 @@ def test_memory_that_grows_is_told():
     assert not soak.is_clean(late)
 
 
+@pytest.mark.slow
 def test_a_short_soak(tmp_path):
     result = soak.run(1, 0.25, 0.0, tmp_path / "soak.json")
     assert json.loads((tmp_path / "soak.json").read_text()) == result

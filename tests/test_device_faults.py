@@ -73,7 +73,6 @@ FORK = """
 import os, sys, warnings
 from gpureduce_dask.device import faults
 from gpureduce_dask.errors import DeviceError
-from clusters import local_cluster
 
 warnings.simplefilter("ignore")
 forgotten = []

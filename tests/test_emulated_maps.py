@@ -15,6 +15,7 @@ from simt import build
 from simt.backend import Emulator, get, put
 from simt.scans import Call, check
 from simt.scans import unit as scan_unit
+from tiers import one_in
 
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.device import launch, map_cut, sources
@@ -217,29 +218,29 @@ def batched(machine):
 
 
 @pytest.fixture(scope="module")
-def machine():
+def machine(request):
+    """A machine with the kernels of those tests that are asked for."""
+    asked = {item.name for item in request.session.items if item.path == request.path}
     emulator = Emulator(sources.source("maps.cuh"))
 
     def calls():
-        for name in REDUCED:
-            reduced(emulator, name)
-        for views in VIEWS:
-            viewed(emulator, views)
-        for name in WEIGHED:
-            weighed(emulator, name)
+        for test, run, cases in OF_CASES:
+            for number, case in enumerate(cases):
+                if asked & {f"{test.__name__}[{case}]", f"{test.__name__}[views{number}]"}:
+                    run(emulator, case)
         batched(emulator)
 
     emulator.adopt(build(emulator.collect(calls), libraries=2))
     return emulator
 
 
-@pytest.mark.parametrize("name", REDUCED)
+@pytest.mark.parametrize("name", one_in(3, REDUCED))
 def test_reductions_of_maps(machine, name):
     with machine.installed():
         reduced(machine, name)
 
 
-@pytest.mark.parametrize("views", VIEWS)
+@pytest.mark.parametrize("views", one_in(3, VIEWS))
 def test_four_operands_of_any_layout(machine, views):
     with machine.installed():
         viewed(machine, views)
@@ -249,6 +250,13 @@ def test_four_operands_of_any_layout(machine, views):
 def test_operators_of_two_arrays_of_which_one_lies_still(machine, name):
     with machine.installed():
         weighed(machine, name)
+
+
+OF_CASES = (
+    (test_reductions_of_maps, reduced, REDUCED),
+    (test_four_operands_of_any_layout, viewed, VIEWS),
+    (test_operators_of_two_arrays_of_which_one_lies_still, weighed, WEIGHED),
+)
 
 
 def test_four_operands_of_many_chunks(machine):

@@ -3,7 +3,7 @@
 A specialisation is a name expression that a plan gives for a row of the table on dtypes that it takes, as a partial or
 as results, on one of the families of layouts of :mod:`kernel_calls`: some 34,000. What proves what:
 
-- By default those of one call in 200 are looked at, and one generation of GPU by most tests; what is slow looks at all.
+- By default those of one call in 400 are looked at, and one generation of GPU by most tests; what is slow looks at all.
 - All of them go through the compiler's front end here: parsed, checked and instantiated, but for those that differ only
   in what they write from others that do. The answer is one for sm_80, sm_90 and sm_100: the text does not tell them
   apart.
@@ -66,7 +66,7 @@ def kernels_of(share: int) -> set[str]:
     return {*parameters()} if share == 1 else {chosen(name).kernel for name in some(share)}
 
 
-SHARES = [200, slow(1)]
+SHARES = [400, slow(1)]
 
 
 @pytest.fixture(scope="module")

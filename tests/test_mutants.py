@@ -718,7 +718,7 @@ def machines(request: pytest.FixtureRequest) -> Iterator[dict[str, Emulator]]:
         yield machines
 
 
-QUICK = [*PROBES][::4]  # the defects that these are to notice run by default
+QUICK = [*PROBES][::8]  # the defects that these are to notice run by default
 
 
 @pytest.fixture(scope="module")
