@@ -513,3 +513,20 @@ def test_bools_are_counted_and_found_by_their_truth(shape):
             assert np.array_equal(found[1], at) and np.array_equal(
                 found[0], np.take_along_axis(truth, at[:, None], 1)[:, 0]
             )
+
+
+@needs_loops
+@pytest.mark.parametrize("name", ["minimum", "maximum", "fmin", "fmax"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extrema_of_wide_columns_are_numpys(dtype, name):
+    for shape in [(3, 2, 64), (2, 9, 300), (1, 70, 5000), (4, 6, 257)]:
+        x = numbers(shape, dtype).round(1)
+        y = x.copy()
+        y[np.random.default_rng(0).random(shape) < 0.3] = np.nan
+        y[0, :, 0], y[0, :, 1], y[0, 0, 2], y[-1, -1, -1] = np.nan, -np.inf, np.inf, np.nan
+        for block in (*blocks(x, shape), *blocks(y, shape)):
+            found = native.best(name, block)
+            assert found is not None
+            np.testing.assert_array_equal(found, getattr(np, name).reduce(block, axis=1))
+    assert native.best("add", x) is None and native.best(name, x[..., :63]) is None
+    assert native.best(name, x.astype("i8")) is None

@@ -1,9 +1,12 @@
-// Where an extremum stands along a row, for what is found beside it of one read (NumPy finds it alone as fast), and along
-// columns, whose extrema and positions stay in cache while rows pass.
+// Where an extremum stands along a row, for what is found beside it of one read (NumPy finds it alone as fast), and extrema
+// and positions of columns, which stay in cache while rows pass.
 #include "strips.h"
 
 enum {
     LANE_BYTES = 256,  // of extrema that do: twice or half as many take up to half as long again
+    CELLS = 4096,      // of a strip of columns: longer parts of rows come faster from memory,
+    PART = 256,        // and so do those of the next row that are asked for while so many are compared
+    ROUND = 4,         // rows that are compared with what is loaded once
     PIECE = 4096,      // elements of a row whose extremum is found before the next ones are looked at
 };
 
@@ -56,14 +59,18 @@ POSITIONS(argmin_float32, float, <)
 POSITIONS(argmax_float64, double, >)
 POSITIONS(argmin_float64, double, <)
 
-// best, at = the first of the best of each of the cells and its row, or the first NaN; with SKIP no NaN but where there
-// is nothing else, at -1.
-#define COLUMNS(NAME, T, AT, BETTER, SKIP)                                                                             \
+// Asks for some elements of a row that are looked at later.
+#define ASK_FOR(T, row, start, end)                                                                                    \
+    for (int64_t k = (start) * sizeof(T); k < (end) * (int64_t)sizeof(T); k += LINE) __builtin_prefetch((row) + k);
+
+// best, at = the first of the best of each of the cells and its row, or the first NaN. With SKIP no NaN but where there is
+// nothing else, at -1: what was found stays where it compares as no worse, or with NaN.
+#define COLUMNS(NAME, T, AT, COMPARED, SKIP)                                                                           \
     EACH_PROCESSOR void NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step, T *best,  \
                              int64_t *where) {                                                                         \
-        EACH_STRIP(T, STRIP, {                                                                                         \
-            T b[STRIP];                                                                                                \
-            AT row_of[STRIP]; /* of floats as wide as an element, for both are chosen at a time */                     \
+        EACH_STRIP(T, CELLS, {                                                                                         \
+            T b[CELLS];                                                                                                \
+            AT row_of[CELLS]; /* of floats as wide as an element, for both are chosen at a time */                     \
             for (int64_t j = 0; j < cells; j++) {                                                                      \
                 b[j] = ((const T *)x)[j];                                                                              \
                 row_of[j] = SKIP && b[j] != b[j] ? -1 : 0;                                                             \
@@ -71,11 +78,15 @@ POSITIONS(argmin_float64, double, <)
             for (int64_t i = 1; i < n; i++) {                                                                          \
                 const T *restrict v = (const T *)(x + i * stride);                                                     \
                 const AT now = (AT)i;                                                                                  \
-                for (int64_t j = 0; j < cells; j++) {                                                                  \
-                    const int is_nan = SKIP ? b[j] != b[j] && v[j] == v[j] : v[j] != v[j] && b[j] == b[j];             \
-                    const int wins = (v[j] BETTER b[j]) | is_nan;                                                      \
-                    b[j] = wins ? v[j] : b[j];                                                                         \
-                    row_of[j] = wins ? now : row_of[j];                                                                \
+                for (int64_t start = 0; start < cells; start += PART) {                                                \
+                    const int64_t end = least(start + PART, cells);                                                    \
+                    ASK_FOR(T, (const char *)v + stride, start, end)                                                   \
+                    for (int64_t j = start; j < end; j++) {                                                            \
+                        const int wins = SKIP ? !((b[j] COMPARED v[j]) | (v[j] != v[j]))                               \
+                                              : (v[j] COMPARED b[j]) | (v[j] != v[j] && b[j] == b[j]);                 \
+                        b[j] = wins ? v[j] : b[j];                                                                     \
+                        row_of[j] = wins ? now : row_of[j];                                                            \
+                    }                                                                                                  \
                 }                                                                                                      \
             }                                                                                                          \
             for (int64_t j = 0; j < cells; j++) best[at + j] = b[j];                                                   \
@@ -88,8 +99,8 @@ POSITIONS(argmin_float64, double, <)
     COLUMNS(argmax_columns_##NAME, T, AT, >, 0)
 #define EACH_WITH_GAPS(NAME, T, AT)                                                                                    \
     EACH_COLUMNS(NAME, T, AT)                                                                                          \
-    COLUMNS(nanargmin_columns_##NAME, T, AT, <, 1)                                                                     \
-    COLUMNS(nanargmax_columns_##NAME, T, AT, >, 1)
+    COLUMNS(nanargmin_columns_##NAME, T, AT, <=, 1)                                                                    \
+    COLUMNS(nanargmax_columns_##NAME, T, AT, >=, 1)
 
 EACH_WITH_GAPS(float32, float, int32_t)
 EACH_WITH_GAPS(float64, double, int64_t)
@@ -101,3 +112,41 @@ EACH_COLUMNS(int32, int32_t, int32_t)
 EACH_COLUMNS(uint32, uint32_t, int32_t)
 EACH_COLUMNS(int64, int64_t, int64_t)
 EACH_COLUMNS(uint64, uint64_t, int64_t)
+
+// What of two stays: the first of equal ones, and NaN, or with the second what is no NaN.
+#define OR_NAN(found, BETTER, v) ((v)BETTER(found)) | ((v) != (v)) ? (v) : (found)
+#define NO_NAN(found, NOT_WORSE, v) ((found)NOT_WORSE(v)) | ((v) != (v)) ? (found) : (v)
+
+// best = of each of the cells what stays.
+#define EXTREMA(NAME, T, STAYS, COMPARED)                                                                              \
+    INLINE void take_##NAME(const char *rows, const int rounds, int64_t stride, int64_t cells, T *restrict b) {        \
+        for (int64_t start = 0; start < cells; start += PART) {                                                        \
+            const int64_t end = least(start + PART, cells);                                                            \
+            for (int i = 0; i < rounds; i++) ASK_FOR(T, rows + (rounds + i) * stride, start, end)                      \
+            for (int64_t j = start; j < end; j++) {                                                                    \
+                T found = b[j];                                                                                        \
+                _Pragma("GCC unroll 4") for (int i = 0; i < rounds; i++) {                                             \
+                    const T v = ((const T *)(rows + i * stride))[j];                                                   \
+                    found = STAYS(found, COMPARED, v);                                                                 \
+                }                                                                                                      \
+                b[j] = found;                                                                                          \
+            }                                                                                                          \
+        }                                                                                                              \
+    }                                                                                                                  \
+    EACH_PROCESSOR void NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step, T *best) {\
+        EACH_STRIP(T, CELLS, {                                                                                         \
+            int64_t i = 1;                                                                                             \
+            for (int64_t j = 0; j < cells; j++) best[at + j] = ((const T *)x)[j];                                      \
+            for (; i + ROUND <= n; i += ROUND) take_##NAME(x + i * stride, ROUND, stride, cells, best + at);           \
+            for (; i < n; i++) take_##NAME(x + i * stride, 1, stride, cells, best + at);                               \
+        })                                                                                                             \
+    }
+
+#define EACH_EXTREMA(NAME, T)                                                                                          \
+    EXTREMA(minimum_columns_##NAME, T, OR_NAN, <)                                                                      \
+    EXTREMA(maximum_columns_##NAME, T, OR_NAN, >)                                                                      \
+    EXTREMA(fmin_columns_##NAME, T, NO_NAN, <=)                                                                        \
+    EXTREMA(fmax_columns_##NAME, T, NO_NAN, >=)
+
+EACH_EXTREMA(float32, float)
+EACH_EXTREMA(float64, double)

@@ -10,6 +10,7 @@
 enum {
     ROUND = 4,              // elements of a cell that are multiplied before anything is looked at
     CELL_BATCH = 4 * LANES, // cells that are looked at together
+    CELLS = 4096,           // of a strip: longer parts of rows come faster from memory
 };
 
 #define ONE 0x3ff0000000000000
@@ -17,8 +18,8 @@ enum {
 #define WIDE 0x1p150 // and so are those of elements: as many as a round's leave no range on the way. All float32 are
 
 typedef struct {
-    double value[STRIP];
-    int64_t exponent[STRIP];
+    double value[CELLS];
+    int64_t exponent[CELLS];
 } Products;
 
 INLINE int64_t is_outside(double value, double bound) {
@@ -126,6 +127,9 @@ INLINE double or_one(double value) {
             const char *x = rows + i * stride;                                                                         \
             for (int64_t start = 0; start < width; start += CELL_BATCH) {                                              \
                 const int64_t end = least(start + CELL_BATCH, width);                                                  \
+                for (int64_t r = ROUND; r < 2 * ROUND; r++)                                                            \
+                    for (int64_t at = start * sizeof(T); at < end * (int64_t)sizeof(T); at += LINE)                    \
+                        __builtin_prefetch(x + r * stride + at);                                                       \
                 if (round_##NAME(x, rounds, stride, start, end - start, a, skip)) continue;                            \
                 int64_t j = start;                                                                                     \
                 for (; j + LANES <= end; j += LANES) step_##NAME(x, rounds, stride, j, LANES, a, skip);                \
@@ -136,7 +140,7 @@ INLINE double or_one(double value) {
     INLINE void products_##NAME(const char *rows, int64_t outer, int64_t n, int64_t inner, const int64_t *step,        \
                                 double *value, int64_t *exponent, const int skip) {                                    \
         Products a;                                                                                                    \
-        EACH_STRIP(T, STRIP, {                                                                                         \
+        EACH_STRIP(T, CELLS, {                                                                                         \
             const int64_t side = side_by_side(n, cells, stride, sizeof(T)), width = side * cells;                      \
             for (int64_t j = 0; j < width; j++) a.value[j] = 1, a.exponent[j] = 0;                                     \
             const int64_t full = n / side, rest = (n - full * side) * cells;                                           \
