@@ -228,7 +228,7 @@ template <class T> struct CompactState<Mean<Value<T, f64>, f64>> {
     static GR_HD State restore(Rest sum, i64 count) { return {sum, count}; }
     static GR_HD i64 count(const State& state) { return state.count; }
 };
-template <class Op> struct CompactMoments {
+template <bool Root> struct CompactState<Variance<f32, false, Root>> {
     typedef Moments2<f64> State;
     struct Rest { f64 mean, m2; };
     static const bool floats = true;
@@ -236,8 +236,6 @@ template <class Op> struct CompactMoments {
     static GR_HD State restore(const Rest& rest, i64 count) { return {(f64)count, rest.mean, rest.m2}; }
     static GR_HD i64 count(const State& state) { return (i64)state.count; }
 };
-template <> struct CompactState<Var<f32, false>> : CompactMoments<Var<f32, false>> {};
-template <> struct CompactState<Std<f32, false>> : CompactMoments<Std<f32, false>> {};
 
 // Of a column: elements of a tile, and by how many the elements before a tile differ from those of as many whole tiles.
 struct ElementCounts {

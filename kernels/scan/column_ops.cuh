@@ -345,7 +345,8 @@ using SkippingScan = typename Conditional<(FewDigits<T>::yes && sizeof(Result) <
                                           AnyColumnScan<Op, Final<Op, Result>, V, false>>::type;
 
 // Power sums about a lane's first row.
-template <class T, class Op, int V> struct PivotColumnReduce {
+template <class Op, int V> struct PivotColumnReduce {
+    typedef typename Op::In T;
     static const bool assumes_finite = false;
     PowerSums<2> sums[V];
     GR_HD PivotColumnReduce() : sums() {}
@@ -363,8 +364,8 @@ template <class T, class Op, int V> struct PivotColumnReduce {
 
 // Which of these an operator takes.
 template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
-template <int V> struct ColumnReduce<Var<f32, false>, V> : PivotColumnReduce<f32, Var<f32, false>, V> {};
-template <int V> struct ColumnReduce<Std<f32, false>, V> : PivotColumnReduce<f32, Std<f32, false>, V> {};
+template <bool Root, int V>
+struct ColumnReduce<Variance<f32, false, Root>, V> : PivotColumnReduce<Variance<f32, false, Root>, V> {};
 template <class Op, class Emit, int V, bool Exclusive> struct ColumnScanOf { typedef AnyColumnScan<Op, Emit, V, Exclusive> type; };
 template <class Op, class Emit, int V, bool Exclusive> using ColumnScan = typename ColumnScanOf<Op, Emit, V, Exclusive>::type;
 // By words only where a lane's columns fill whole ones.
@@ -394,17 +395,13 @@ template <int V> struct ColumnScanOf<Sum<Value<f64, f64>, Twofold>, Final<Sum<Va
 template <class Map, class A, class Result, int V> struct ColumnScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false> {
     typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> type;
 };
-template <class T, class Result, int V> struct ColumnScanOf<Var<T, false>, Final<Var<T, false>, Result>, V, false> {
-    typedef MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> type;
+template <class T, bool Root, class Result, int V>
+struct ColumnScanOf<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V, false> {
+    typedef MomentsColumnScan<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V> type;
 };
-template <class T, class Result, int V> struct ColumnScanOf<Var<T, true>, Final<Var<T, true>, Result>, V, false> {
-    typedef SkippingScan<T, Var<T, true>, Result, V> type;
-};
-template <class T, class Result, int V> struct ColumnScanOf<Std<T, true>, Final<Std<T, true>, Result>, V, false> {
-    typedef SkippingScan<T, Std<T, true>, Result, V> type;
-};
-template <class T, class Result, int V> struct ColumnScanOf<Std<T, false>, Final<Std<T, false>, Result>, V, false> {
-    typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> type;
+template <class T, bool Root, class Result, int V>
+struct ColumnScanOf<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false> {
+    typedef SkippingScan<T, Variance<T, true, Root>, Result, V> type;
 };
 // How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
 // sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
@@ -427,5 +424,4 @@ struct ShiftedColumnOps<Sum<NonNan<f32, f64>, f64>, Emit, V, Exclusive> : Shifte
 // Operators that are faster where several rows are scanned together.
 template <class Op> struct ScansRowRuns { static const bool yes = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
-template <class T> struct ScansRowRuns<Var<T, false>> { static const bool yes = true; };
-template <class T> struct ScansRowRuns<Std<T, false>> { static const bool yes = true; };
+template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true; };

@@ -30,14 +30,12 @@ struct PivotSums {
 
 // A warp's share about its first element, which all lanes read: the lanes' sums are scanned without a division, and a lane's prefix
 // is computed from them once the warp's is known.
-struct NoShiftedPowerSums { static const bool exists = false, skips = false; };
-template <class Op> struct ShiftedPowerSumsOf { typedef NoShiftedPowerSums type; };
-template <class Op> using ShiftedPowerSums = typename ShiftedPowerSumsOf<Op>::type;
-template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
+template <class Op> struct ShiftedPowerSums { static const bool exists = false, skips = false; };
+template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, SkipNan, Root>> : PivotSums {
     static const bool exists = true;
-    typedef typename Op::State State;
+    typedef Moments2<MeanOf<T>> State;
     typedef Sums::State SumState;
-    GR_HD ShiftedPowers(T first) : PivotSums(cast<f64>(first)) {}  // the sums of a lane
+    GR_HD ShiftedPowerSums(T first) : PivotSums(cast<f64>(first)) {}  // the sums of a lane
     template <int V> GR_HD void take(const Pack<T, V>& pack) {
 #pragma unroll
         for (int j = 0; j < V; j++) add(cast<f64>(pack.at[j]));
@@ -89,7 +87,7 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
     // A state combined with so many elements after it, whose sums are `own`.
     GR_HD State append(State base, SumState own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {
-            return Op::combine(base, state_of(pivot, own, count));
+            return merge(base, state_of(pivot, own, count));
         } else {
             const f64 centre = base.count > 0 ? base.mean : pivot, away = pivot - centre, number = count, all = base.count + number;
             const f64 sum = __fma_rn(number, away, own.sum), shift = all > 0 ? sum * one_over(all) : 0;
@@ -98,26 +96,18 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
         }
     }
 };
-template <class T, bool SkipNan> struct ShiftedPowerSumsOf<Var<T, SkipNan>> {
-    typedef ShiftedPowers<T, SkipNan, Var<T, SkipNan>> type;
-};
-template <class T, bool SkipNan> struct ShiftedPowerSumsOf<Std<T, SkipNan>> {
-    typedef ShiftedPowers<T, SkipNan, Std<T, SkipNan>> type;
-};
-template <class Real, bool SkipNan> struct ShiftedPowerSumsOf<Var<complex<Real>, SkipNan>> { typedef NoShiftedPowerSums type; };
-template <class Real, bool SkipNan> struct ShiftedPowerSumsOf<Std<complex<Real>, SkipNan>> { typedef NoShiftedPowerSums type; };
 
 // States of a warp's lanes folded or scanned: by combinations, or, where those take long and results have few digits, as sums about
 // one mean with one reciprocal in the end.
-struct NotPivoted { static const bool exists = false; };
-template <class Op> struct PivotedMoments : NotPivoted {};
+template <class Op> struct PivotedMoments { static const bool exists = false; };
 
 // Variances about the mean of the first state that has elements.
 struct MomentSums {
     f64 count, sum, squares;
 };
-template <class M> struct PivotedMomentsOf {
+template <class T, bool SkipNan, bool Root> struct PivotedMoments<Variance<T, SkipNan, Root>> {
     static const bool exists = true;
+    typedef MeanOf<T> M;
     typedef Moments2<M> State;
     static GR_HD MomentSums about(M pivot, State state) {
         const f64 away = distance(pivot, state.mean), sum = state.count * away;
@@ -132,12 +122,6 @@ template <class M> struct PivotedMomentsOf {
     }
     static GR_HD u32 with_elements(State state) { return __ballot_sync(0xffffffffu, state.count > 0); }
 };
-template <class T, bool SkipNan>
-struct PivotedMoments<Var<T, SkipNan>> : PivotedMomentsOf<decltype(Var<T, SkipNan>::identity().mean)> {};
-template <class T, bool SkipNan>
-struct PivotedMoments<Std<T, SkipNan>> : PivotedMomentsOf<decltype(Std<T, SkipNan>::identity().mean)> {};
-template <class Real, bool SkipNan> struct PivotedMoments<Var<complex<Real>, SkipNan>> : NotPivoted {};
-template <class Real, bool SkipNan> struct PivotedMoments<Std<complex<Real>, SkipNan>> : NotPivoted {};
 
 // All lanes of a warp call; each gets all states folded, left to right.
 template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State state) {
