@@ -430,7 +430,7 @@ template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
     // All lanes of a warp call. Inclusive sums of the lanes' runs; behind the owner from the new line's first element on.
     GR_HD Sums::State through(Sums::State own) const {
         const Sums::State new_ones = sums(at, end(), first());
-        return ShiftedPowerSums<Op>::through(lane == owner ? new_ones : own, owner);
+        return warp_scan_from<Sums>(lane == owner ? new_ones : own, lane < owner ? 0 : owner);
     }
 
     // The new line's state. Result valid in lane 31.
