@@ -150,9 +150,7 @@ template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable 
 
 // Means of floats, which StripScan takes by the table as well (columns.cuh).
 template <class Op> struct MeansOfFloats { static const bool yes = false; };
-template <> struct MeansOfFloats<Mean<Value<half, f64>, f64>> { static const bool yes = true; };
-template <> struct MeansOfFloats<Mean<Value<bfloat16, f64>, f64>> { static const bool yes = true; };
-template <> struct MeansOfFloats<Mean<Value<f32, f64>, f64>> { static const bool yes = true; };
+template <class T> struct MeansOfFloats<Mean<Value<T, f64>, f64>> { static const bool yes = AddsElements<Value<T, f64>>::yes; };
 
 // How an operator is scanned where counts agree (EqualCounts), and where they may not (Any).
 template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {

@@ -246,6 +246,14 @@ template <class Op> struct ExclusiveState<Segmented<Op>> {
     }
 };
 
+// Goes on behind an element: its result is that of the state with it, or Exclusive of the state before.
+template <class Op, class Emit, bool Exclusive>
+GR_HD auto scan_one(typename Op::State& state, const typename Op::In& x, const f64* option, i64 index = 0) {
+    const typename Op::State before = state;
+    state = ScanStep<Op>::of(before, x, index);
+    return Exclusive ? Emit::of(ExclusiveState<Op>::of(before, x), option) : Emit::of(state, option);
+}
+
 // Operators with much arithmetic for each byte, which are faster where warps that fold overlap with warps that write
 // (pipeline.cuh).
 template <class Op> struct IsComputeBound { static const bool yes = false; };
