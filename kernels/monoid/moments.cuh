@@ -202,6 +202,7 @@ struct MomentsOf<T, Order, SkipNan, Packed, true> : IntegerMoments<T, Order, Pac
 
 // Variances of real elements, or with Root the deviations.
 template <class T, bool SkipNan, bool Root> struct Variance : MomentsOf<T, 2, SkipNan, Moments2<MeanOf<T>>> {
+    static const bool roots = Root;
     static GR_HD f64 spread(f64 variance) { return Root ? sqrt(variance) : variance; }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
         return spread(variance(state.count, state.m2, option));

@@ -109,7 +109,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
             sum += sums[V - 1];
         } else {
 #pragma unroll
-            for (int j = 0; j < V; j++) sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
+            for (int j = 0; j < V; j++) sum = add_finite(sum, from, j);
         }
         count += V;
         return true;
@@ -123,7 +123,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
             if (all_finite(from)) {
 #pragma unroll
                 for (int j = 0; j < V; j++) {
-                    sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
+                    sum = add_finite(sum, from, j);
                     count += 1;
                     to.at[j] = Quotient<Result>::of(sum, count, parts.of(count));
                 }
@@ -198,45 +198,35 @@ GR_HD f64 scaled_root_of(f64 x) {
 }
 // Variances as results. Covered: `covers` has said that their roots need no scaling.
 template <class Op, class Result> struct VarianceResults {
-    static GR_HD bool covers(f64, f64) { return true; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
-#pragma unroll
-        for (int j = 0; j < V; j++) to.at[j] = cast<Result>(Op::spread(variances[j]));
+    typedef typename Op::In T;
+    static const bool is_short = Op::roots && FewDigits<T>::yes && IsSame<Result, T>::yes, is_f32 = is_short && sizeof(T) == 4;
+    static const bool is_f64 = Op::roots && IsSame<Result, f64>::yes;
+    static GR_HD bool covers(f64 low, f64 high) {
+        if (is_f32) return low >= 1e-30 && high <= 1e30;
+        if (is_f64) return low >= 1e-290 && high <= 1e290;
+        return true;
     }
-};
-template <class Result> struct ShortRootResults {
-    static GR_HD bool covers(f64, f64) { return true; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
-#pragma unroll
-        for (int j = 0; j < V; j++) to.at[j] = cast<Result>(short_root_of(variances[j]));
-    }
-};
-template <bool SkipNan> struct VarianceResults<Std<f32, SkipNan>, f32> {
-    static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-30 && high <= 1e30; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f32, V>& to) {
-        if constexpr (!Covered) return ShortRootResults<f32>::of(variances, to);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            const f32 first = (f32)variances[j];
-            to.at[j] = root_of(first, first, (f32)(variances[j] - (f64)first));
+    template <bool Covered> static GR_HD Result root(f64 variance) {
+        if constexpr (is_f32 && Covered) {
+            const f32 first = (f32)variance;
+            return root_of(first, first, (f32)(variance - (f64)first));
+        } else if constexpr (is_f64) {
+            return root_of(variance);
+        } else {
+            return cast<Result>(is_short ? short_root_of(variance) : Op::spread(variance));
         }
     }
-};
-template <bool SkipNan> struct VarianceResults<Std<half, SkipNan>, half> : ShortRootResults<half> {};
-template <bool SkipNan> struct VarianceResults<Std<bfloat16, SkipNan>, bfloat16> : ShortRootResults<bfloat16> {};
-template <class T, bool SkipNan> struct VarianceResults<Std<T, SkipNan>, f64> {
-    static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-290 && high <= 1e290; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f64, V>& to) {
+    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
         bool inside = true;
-        if (!Covered)
+        if (is_f64 && !Covered)
 #pragma unroll
             for (int j = 0; j < V; j++) inside = inside && covers(variances[j], variances[j]);
         if (inside) {
 #pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = root_of(variances[j]);
+            for (int j = 0; j < V; j++) to.at[j] = root<Covered>(variances[j]);
         } else {
 #pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = scaled_root_of(variances[j]);
+            for (int j = 0; j < V; j++) to.at[j] = cast<Result>(scaled_root_of(variances[j]));
         }
     }
 };
@@ -255,7 +245,8 @@ GR_HD f32 pin_to_register(f32 x) {
 struct NoVarianceDelta { static const bool exists = false; };
 template <class Op, class Emit> struct VarianceDeltaOf { typedef NoVarianceDelta type; };
 template <class Op, class Emit> using VarianceF32Delta = typename VarianceDeltaOf<Op, Emit>::type;
-template <bool Root> struct VarianceDelta {
+template <class T, bool Root> struct VarianceDelta;
+template <bool Root> struct VarianceDelta<f32, Root> {
     static const bool exists = true;
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
     f32 sum, excess;  // of distances from the mean; of their squares less the variance
@@ -288,14 +279,12 @@ template <bool Root> struct VarianceDelta {
         }
     }
 };
-template <bool SkipNan, bool Root>
-struct VarianceDeltaOf<Variance<f32, SkipNan, Root>, Final<Variance<f32, SkipNan, Root>, f32>> { typedef VarianceDelta<Root> type; };
 
 // Variances of 16 bits, by sums in binary32: precise enough behind many elements.
-template <class T, bool Root> struct NarrowVarianceDelta {
+template <class T, bool Root> struct VarianceDelta {
     static const bool exists = true;
     f32 mean, before, freedom, sum, squares, limit;
-    GR_HD NarrowVarianceDelta(const Moments2<f64>& state, const f64* option)
+    GR_HD VarianceDelta(const Moments2<f64>& state, const f64* option)
         : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
         const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
         limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
@@ -315,14 +304,8 @@ template <class T, bool Root> struct NarrowVarianceDelta {
         }
     }
 };
-template <bool SkipNan, bool Root>
-struct VarianceDeltaOf<Variance<half, SkipNan, Root>, Final<Variance<half, SkipNan, Root>, half>> {
-    typedef NarrowVarianceDelta<half, Root> type;
-};
-template <bool SkipNan, bool Root>
-struct VarianceDeltaOf<Variance<bfloat16, SkipNan, Root>, Final<Variance<bfloat16, SkipNan, Root>, bfloat16>> {
-    typedef NarrowVarianceDelta<bfloat16, Root> type;
-};
+template <class T, bool SkipNan, bool Root> struct VarianceDeltaOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>>
+    : Conditional<FewDigits<T>::yes, VarianceDelta<T, Root>, NoVarianceDelta> {};
 
 // Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
 
