@@ -261,7 +261,9 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
     u64 wide;
     bool active, publishes;  // the lane has a column; it publishes its states
 
-    GR_HD BatchedLookBack(const Strips& scan, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
+    GR_HD BatchedLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
+        : BatchedLookBack(scan, chain, column, has, columns, scan.links, has) {}
+    GR_HD BatchedLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64 links, bool first)
         : task(scan), wide(columns), active(has), publishes(first) {
         const u64 each = links + (links / SPAN + 1) * (RADIX + 1);
         tile_states = (Published*)task.states + chain * each * wide + column;
@@ -311,7 +313,8 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
         }
     };
     // Called as TwoLevelLookBack's, with the counts of this lane's column.
-    GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups, ElementCounts counts) const {
+    GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups = {0, 1, 32},
+                       ElementCounts counts = {0, 0}) const {
         const u32 link = (u32)number;
         if (publishes) tile_states[link * wide].publish(Part::of(own));
         const u32 near = link % RADIX, far = link / RADIX % RADIX, span = link / SPAN;
@@ -328,14 +331,5 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
         if (publishes && link % SPAN == SPAN - 1) anchor[(RADIX + 1) * wide].publish(Part::of(Op::combine(state, own)));
         return state;
-    }
-};
-
-// The same, called as TwoLevelLookBack is, with a lane a column.
-template <class Op> struct LaneBatchedLookBack : BatchedLookBack<Op, 8, 8> {
-    GR_HD LaneBatchedLookBack(const Strips& task, u64 chain, u32 column, bool has, u64 columns)
-        : BatchedLookBack<Op, 8, 8>(task, task.links, chain, column, has, has, columns) {}
-    GR_HD typename Op::State before(u64 link, typename Op::State own, typename Op::State start) const {
-        return BatchedLookBack<Op, 8, 8>::before(link, own, start, {0, 1, 32}, {0, 0});
     }
 };

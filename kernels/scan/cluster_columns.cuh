@@ -11,8 +11,7 @@ template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackW
 struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, true, false, Exclusive,
                                                 Radix, Radix, WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
     typedef ShiftedColumnOps<Op, Emit, 1, Exclusive> Ops;
-    typedef ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, true, false, Exclusive, Radix, Radix,
-                                 WRITE_DELAY + 1, Ops> Columns;
+    typedef typename ClusterColumnScan::ContiguousColumnScan Columns;
     typedef typename Columns::In In;
     typedef typename Columns::State State;
     typedef typename Columns::TileLocation TileLocation;
@@ -111,8 +110,8 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         const bool active = mine < width;
         const u64 line = column_of(location, mine);
         if (task.carry && active) start = LineEnds<Op>::before(task, line);
-        State before = BatchedLinks(task, task.links / Blocks, 0, mine, active, active, Blocks * look_back_columns)
-                           .before(location.link / Blocks, all, start, {0, 1, 32}, {0, 0});
+        State before = BatchedLinks(task, 0, mine, active, Blocks * look_back_columns, task.links / Blocks, active)
+                           .before(location.link / Blocks, all, start);
         State prefix = before;
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {
