@@ -912,8 +912,8 @@ DEFECTS = {
         ("columns of few chains",),
     ),
     "tiles are numbered in the order of blocks": (
-        "static GR_HD u64 tile_of(const Work&, u32, u32 taken) { return taken; }",
-        "static GR_HD u64 tile_of(const Work&, u32 round, u32) { return blockIdx.x + (u64)round * gridDim.x; }",
+        "GR_HD u64 tile_of(u32, u32 taken) const { return taken; }",
+        "GR_HD u64 tile_of(u32 round, u32) const { return blockIdx.x + (u64)round * gridDim.x; }",
         ("tiles", "more than a stretch"),
     ),
     "a flag is raised without a release": ("    simt::release();\n", "", ("columns",)),

@@ -25,6 +25,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     static_assert(Columns::in_place && WarpsPerGroup > 1 && sizeof(State) <= 16, "what is written for");
     static const int stages = WRITE_DELAY + 1, batch = 4, cluster_blocks = Blocks;
     static const u32 look_back_columns = 32 * LookBackWarps;  // columns that a block looks back for
+    static const bool keeps_elements = true;
     struct RegisterTile { Pack<In, 1> row[Rows]; };
     // A state sent to another block: each of its words with the number of its tile in one 64-bit word. So the sender need not wait
     // until its words have been seen before it raises a flag, which takes a microsecond each time.
