@@ -840,7 +840,7 @@ DEFECTS = {
         ("variances in lines of many",),
     ),
     "numbers are taken before they are there": (
-        "is_published = is_published && seen[j] != 0;",
+        "there = there && seen[j] != 0;",
         "",
         ("variances", "variances in lines"),
     ),
@@ -897,12 +897,12 @@ DEFECTS = {
         ("wider results",),
     ),
     "a number is taken when the other one is there": (
-        "is_published = is_published && seen[j] != 0;",
-        "is_published = is_published && (j > 0 || seen[j] != 0);",
+        "there = there && seen[j] != 0;",
+        "there = there && (j > 0 || seen[j] != 0);",
         ("in pairs",),
     ),
     "half of a tile state is taken that is polled in one batch": (
-        "return polled[0] != 0 && polled[width - 1] != 0;",
+        "return polled[0] != 0 && polled[all - 1] != 0;",
         "return polled[0] != 0;",
         ("contiguous columns in pairs in one batch",),
     ),
@@ -912,8 +912,8 @@ DEFECTS = {
         ("columns of few chains",),
     ),
     "tiles are numbered in the order of blocks": (
-        "static GR_HD u64 tile_of(const Work&, u32, u32 taken) { return taken; }",
-        "static GR_HD u64 tile_of(const Work&, u32 round, u32) { return blockIdx.x + (u64)round * gridDim.x; }",
+        "GR_HD u64 tile_of(u32, u32 taken) const { return taken; }",
+        "GR_HD u64 tile_of(u32 round, u32) const { return blockIdx.x + (u64)round * gridDim.x; }",
         ("tiles", "more than a stretch"),
     ),
     "a flag is raised without a release": ("    simt::release();\n", "", ("columns",)),
@@ -1061,7 +1061,7 @@ DEFECTS = {
         ("more than a span of contiguous columns",),
     ),
     "tile states are taken before they are there": (
-        "return polled[0] != 0 && polled[width - 1] != 0;",
+        "return polled[0] != 0 && polled[all - 1] != 0;",
         "return true;",
         ("contiguous columns polled in one batch", "contiguous columns in pairs in one batch"),
     ),

@@ -76,8 +76,8 @@ struct AddedOf<Sum<Square<T, N, To>, A>> : AddedNumbers<T, false, true, false, f
 template <class Map, class A> struct AddedOf<RootSum<Map, A>> : AddedOf<Sum<Map, A>> {};
 template <class T, class To, class A> struct AddedOf<Mean<Value<T, To>, A>> : AddedNumbers<T, true, false, false, false, true> {};
 template <class T, class To, class A> struct AddedOf<Mean<NonNan<T, To>, A>> : AddedNumbers<T, true, false, true, false, true> {};
-template <class T, bool SkipNan> struct AddedOf<Var<T, SkipNan>> : AddedNumbers<T, true, true, SkipNan, false, true> {};
-template <class T, bool SkipNan> struct AddedOf<Std<T, SkipNan>> : AddedNumbers<T, true, true, SkipNan, false, true> {};
+template <class T, bool SkipNan, bool Root>
+struct AddedOf<Variance<T, SkipNan, Root>> : AddedNumbers<T, true, true, SkipNan, false, true> {};
 template <class Real, bool SkipNan>
 struct AddedOf<ComplexMoments<Real, SkipNan>> : AddedNumbers<complex<Real>, true, true, SkipNan, false, true> {};
 template <class Real, bool SkipNan> struct AddedOf<ComplexStd<Real, SkipNan>> : AddedOf<ComplexMoments<Real, SkipNan>> {};

@@ -6,7 +6,8 @@
 #include "types.cuh"
 #include "walk.cuh"
 
-struct Scan {
+// What every scan begins with.
+struct ScanArrays {
     void* out;
     const u8 *a, *b;      // operands: of position `lead`
     const void* carry;    // State a line, taken before its first element; or null
@@ -15,6 +16,9 @@ struct Scan {
     u32* ticket;          // zero: the next tile
     const u8* flags;      // of two operands: bool, true where segments begin
     i64 index;            // of each line's first element
+};
+
+struct Scan : ScanArrays {
     u64 positions;        // lead and elements
     u64 lead;
     u64 lines, length;    // length: elements of a line
@@ -49,15 +53,7 @@ struct RowLayout {
 };
 
 // A scan of lines that lie side by side, by strips of columns. A strip's line of tiles is a chain.
-struct Strips {
-    void* out;
-    const u8 *a, *b;
-    const void* carry;    // as in Scan
-    void* totals;
-    void* states;         // zeros: what tiles publish to each other
-    u32* ticket;
-    const u8* flags;
-    i64 index;
+struct Strips : ScanArrays {
     u64 length, columns;  // elements of a line; lines side by side
     u64 strips, width;    // of a plane of columns; columns of a strip
     u64 lead;             // columns that the first strip lacks, so that the others begin where memory is aligned
@@ -84,15 +80,7 @@ struct PlaneLayout {
 };
 
 // A scan of short lines, of which whole planes are copied into shared memory.
-struct SmallLines {
-    void* out;
-    const u8 *a, *b;
-    const void* carry;    // as in Scan
-    void* totals;
-    void* states;
-    u32* ticket;
-    const u8* flags;
-    i64 index;
+struct SmallLines : ScanArrays {
     u64 tiles;            // shares: planes that a warp takes together
     u64 length;           // elements of a line
     u64 planes, most;     // of a run, in which they follow one another by one step; of a share

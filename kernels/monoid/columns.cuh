@@ -519,10 +519,8 @@ struct MomentColumnsOf : MomentColumns<T, Order, V> {};
 template <class T, int Order, int V> struct MomentColumnsOf<T, Order, true, V, false> : NanMomentColumns<T, Order, V> {};
 template <class T, int Order, bool SkipNan, int V>
 struct MomentColumnsOf<T, Order, SkipNan, V, true> : IntegerMomentColumns<T, Order, V> {};
-template <class T, int V> struct Columns<Var<T, false>, V> : MomentColumnsOf<T, 2, false, V> {};
-template <class T, int V> struct Columns<Std<T, false>, V> : MomentColumnsOf<T, 2, false, V> {};
-template <class T, int V> struct Columns<Var<T, true>, V> : MomentColumnsOf<T, 2, true, V> {};
-template <class T, int V> struct Columns<Std<T, true>, V> : MomentColumnsOf<T, 2, true, V> {};
+template <class T, bool SkipNan, bool Root, int V>
+struct Columns<Variance<T, SkipNan, Root>, V> : MomentColumnsOf<T, 2, SkipNan, V> {};
 template <class T, int V> struct Columns<CentralMoment<T>, V> : MomentColumnsOf<T, 4, false, V> {};
 template <class T, int V> struct Columns<Skewness<T>, V> : MomentColumnsOf<T, 4, false, V> {};
 template <class T, int V> struct Columns<Kurtosis<T>, V> : MomentColumnsOf<T, 4, false, V> {};

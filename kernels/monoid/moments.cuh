@@ -200,21 +200,21 @@ struct MomentsOf : PivotMoments<T, Order, SkipNan, Packed> {};
 template <class T, int Order, bool SkipNan, class Packed>
 struct MomentsOf<T, Order, SkipNan, Packed, true> : IntegerMoments<T, Order, Packed> {};
 
-template <class T, bool SkipNan> struct Var : MomentsOf<T, 2, SkipNan, Moments2<MeanOf<T>>> {
-    static GR_HD f64 spread(f64 variance) { return variance; }
+// Variances of real elements, or with Root the deviations.
+template <class T, bool SkipNan, bool Root> struct Variance : MomentsOf<T, 2, SkipNan, Moments2<MeanOf<T>>> {
+    static const bool roots = Root;
+    static GR_HD f64 spread(f64 variance) { return Root ? sqrt(variance) : variance; }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
-        return variance(state.count, state.m2, option);
+        return spread(variance(state.count, state.m2, option));
     }
 };
-template <class T, bool SkipNan> struct Std : MomentsOf<T, 2, SkipNan, Moments2<MeanOf<T>>> {
-    static GR_HD f64 spread(f64 variance) { return sqrt(variance); }
-    template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
-        return sqrt(variance(state.count, state.m2, option));
-    }
-};
+template <class T, bool SkipNan> using Var = Variance<T, SkipNan, false>;
+template <class T, bool SkipNan> using Std = Variance<T, SkipNan, true>;
 template <class M> GR_HD bool is_suspect(Moments2<M> state) { return is_nan(value_of(state.mean)); }
-template <class T> struct Clean<Var<T, true>> { typedef Var<T, false> type; static const bool simpler = true; };
-template <class T> struct Clean<Std<T, true>> { typedef Std<T, false> type; static const bool simpler = true; };
+template <class T, bool Root> struct Clean<Variance<T, true, Root>> {
+    typedef Variance<T, false, Root> type;
+    static const bool simpler = true;
+};
 
 // The central moment of order option[1], over count - option[0].
 template <class T> struct CentralMoment : MomentsOf<T, 4, false, Moments4> {

@@ -228,8 +228,7 @@ template <class Real, bool Max, bool SkipNan>
 struct Raw<Arg<complex<Real>, Max, SkipNan>> : RawArg<complex<Real>, Max, SkipNan> {};
 template <bool Max, bool SkipNan> struct Raw<Arg<i8, Max, SkipNan>> : RawBytePlace<i8, Max> {};
 template <bool Max, bool SkipNan> struct Raw<Arg<u8, Max, SkipNan>> : RawBytePlace<u8, Max> {};
-template <class T> struct Raw<Var<T, false>> : RawMoments<T, 2> {};
-template <class T> struct Raw<Std<T, false>> : RawMoments<T, 2> {};
+template <class T, bool Root> struct Raw<Variance<T, false, Root>> : RawMoments<T, 2> {};
 template <class T> struct Raw<CentralMoment<T>> : RawMoments<T, 4> {};
 template <class T> struct Raw<Skewness<T>> : RawMoments<T, 4> {};
 template <class T> struct Raw<Kurtosis<T>> : RawMoments<T, 4> {};

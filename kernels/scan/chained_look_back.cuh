@@ -228,7 +228,7 @@ template <class T> struct CompactState<Mean<Value<T, f64>, f64>> {
     static GR_HD State restore(Rest sum, i64 count) { return {sum, count}; }
     static GR_HD i64 count(const State& state) { return state.count; }
 };
-template <class Op> struct CompactMoments {
+template <bool Root> struct CompactState<Variance<f32, false, Root>> {
     typedef Moments2<f64> State;
     struct Rest { f64 mean, m2; };
     static const bool floats = true;
@@ -236,8 +236,6 @@ template <class Op> struct CompactMoments {
     static GR_HD State restore(const Rest& rest, i64 count) { return {(f64)count, rest.mean, rest.m2}; }
     static GR_HD i64 count(const State& state) { return (i64)state.count; }
 };
-template <> struct CompactState<Var<f32, false>> : CompactMoments<Var<f32, false>> {};
-template <> struct CompactState<Std<f32, false>> : CompactMoments<Std<f32, false>> {};
 
 // Of a column: elements of a tile, and by how many the elements before a tile differ from those of as many whole tiles.
 struct ElementCounts {
@@ -263,7 +261,9 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
     u64 wide;
     bool active, publishes;  // the lane has a column; it publishes its states
 
-    GR_HD BatchedLookBack(const Strips& scan, u64 links, u64 chain, u32 column, bool has, bool first, u64 columns)
+    GR_HD BatchedLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
+        : BatchedLookBack(scan, chain, column, has, columns, scan.links, has) {}
+    GR_HD BatchedLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64 links, bool first)
         : task(scan), wide(columns), active(has), publishes(first) {
         const u64 each = links + (links / SPAN + 1) * (RADIX + 1);
         tile_states = (Published*)task.states + chain * each * wide + column;
@@ -313,7 +313,8 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
         }
     };
     // Called as TwoLevelLookBack's, with the counts of this lane's column.
-    GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups, ElementCounts counts) const {
+    GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups = {0, 1, 32},
+                       ElementCounts counts = {0, 0}) const {
         const u32 link = (u32)number;
         if (publishes) tile_states[link * wide].publish(Part::of(own));
         const u32 near = link % RADIX, far = link / RADIX % RADIX, span = link / SPAN;
@@ -330,14 +331,5 @@ template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
         if (publishes && link % SPAN == SPAN - 1) anchor[(RADIX + 1) * wide].publish(Part::of(Op::combine(state, own)));
         return state;
-    }
-};
-
-// The same, called as TwoLevelLookBack is, with a lane a column.
-template <class Op> struct LaneBatchedLookBack : BatchedLookBack<Op, 8, 8> {
-    GR_HD LaneBatchedLookBack(const Strips& task, u64 chain, u32 column, bool has, u64 columns)
-        : BatchedLookBack<Op, 8, 8>(task, task.links, chain, column, has, has, columns) {}
-    GR_HD typename Op::State before(u64 link, typename Op::State own, typename Op::State start) const {
-        return BatchedLookBack<Op, 8, 8>::before(link, own, start, {0, 1, 32}, {0, 0});
     }
 };

@@ -11,8 +11,7 @@ template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackW
 struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, true, false, Exclusive,
                                                 Radix, Radix, WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
     typedef ShiftedColumnOps<Op, Emit, 1, Exclusive> Ops;
-    typedef ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, true, false, Exclusive, Radix, Radix,
-                                 WRITE_DELAY + 1, Ops> Columns;
+    typedef typename ClusterColumnScan::ContiguousColumnScan Columns;
     typedef typename Columns::In In;
     typedef typename Columns::State State;
     typedef typename Columns::TileLocation TileLocation;
@@ -26,6 +25,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     static_assert(Columns::in_place && WarpsPerGroup > 1 && sizeof(State) <= 16, "what is written for");
     static const int stages = WRITE_DELAY + 1, batch = 4, cluster_blocks = Blocks;
     static const u32 look_back_columns = 32 * LookBackWarps;  // columns that a block looks back for
+    static const bool keeps_elements = true;
     struct RegisterTile { Pack<In, 1> row[Rows]; };
     // A state sent to another block: each of its words with the number of its tile in one 64-bit word. So the sender need not wait
     // until its words have been seen before it raises a flag, which takes a microsecond each time.
@@ -111,8 +111,8 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         const bool active = mine < width;
         const u64 line = column_of(location, mine);
         if (task.carry && active) start = LineEnds<Op>::before(task, line);
-        State before = BatchedLinks(task, task.links / Blocks, 0, mine, active, active, Blocks * look_back_columns)
-                           .before(location.link / Blocks, all, start, {0, 1, 32}, {0, 0});
+        State before = BatchedLinks(task, 0, mine, active, Blocks * look_back_columns, task.links / Blocks, active)
+                           .before(location.link / Blocks, all, start);
         State prefix = before;
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {

@@ -58,11 +58,11 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
 #pragma unroll
         for (int i = 0; i < Count; i++) row(from[i], to[i]);
     }
-    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
+    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to, i64 index = 0) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             if (Exclusive) to.at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from.at[j]), option);
-            state[j] = ScanStep<Op>::of(state[j], from.at[j]);
+            state[j] = ScanStep<Op>::of(state[j], from.at[j], index);
             if (!Exclusive) to.at[j] = Emit::of(state[j], option);
         }
     }
@@ -87,8 +87,7 @@ template <class Map, int V> struct ShiftedColumnReduce {
             const Pack<T, V> all = AddedPack<Map>::of(from[i]);
             check = check_finite(all, check);
 #pragma unroll
-            for (int j = 0; j < V; j++)
-                sum[j] = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum[j]);
+            for (int j = 0; j < V; j++) sum[j] = add_finite(sum[j], all, j);
         }
     }
     GR_HD f64 state(int j) const { return sum[j]; }
@@ -111,7 +110,7 @@ template <class Map, class Emit, int V> struct ShiftedColumnScan {
         static_assert(sizeof(T) == 4 || sizeof(Out) == 2, "16-bit elements have results of their own type");
         const Pack<T, V> all = AddedPack<Map>::of(from);
 #pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum[j]);
+        for (int j = 0; j < V; j++) sum[j] = add_finite(sum[j], all, j);
         if constexpr (sizeof(T) == 2 && V % 2 == 0) {
 #pragma unroll
             for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
@@ -125,11 +124,33 @@ template <class Map, class Emit, int V> struct ShiftedColumnScan {
 
 // Extremes of bytes and 16-bit elements, two lanes of 16 bits to an instruction. Of a word of bytes the odd ones are upper bytes of
 // lanes as they are, the even ones once they are shifted; the lower bytes make no difference between unlike elements.
+// Columns are folded and scanned alike.
 template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     typedef Halves<T, Max, SkipNan> Lane;
+    static const bool assumes_finite = false;
     static const int words = V * (int)sizeof(T) / 4, each = sizeof(T) == 1 ? 2 : 1;
     u32 best[words][each];
-    GR_HD void take(const Pack<T, V>& from) {
+    GR_HD NarrowColumns() {
+        Pack<T, V> worst;
+#pragma unroll
+        for (int j = 0; j < V; j++) worst.at[j] = Extreme<T, Max, SkipNan>::worst();
+        begin(worst);
+    }
+    GR_HD NarrowColumns(const T (&before)[V], const f64*) {
+        Pack<T, V> all;
+#pragma unroll
+        for (int j = 0; j < V; j++) all.at[j] = before[j];
+        begin(all);
+    }
+    GR_HD void begin(const Pack<T, V>& from) {
+#pragma unroll
+        for (int w = 0; w < words; w++) {
+            const u32 word = ((const u32*)&from)[w];
+            best[w][each - 1] = word;
+            if (each == 2) best[w][0] = word << 8;
+        }
+    }
+    GR_HD void row(const Pack<T, V>& from) {
 #pragma unroll
         for (int w = 0; w < words; w++) {
             const u32 word = ((const u32*)&from)[w];
@@ -142,54 +163,23 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
         for (int w = 0; w < words; w++)
             ((u32*)&to)[w] = each == 2 ? __byte_perm(best[w][0], best[w][each - 1], 0x7351) : best[w][0];
     }
-    GR_HD void begin(const Pack<T, V>& from) {
-#pragma unroll
-        for (int w = 0; w < words; w++) {
-            const u32 word = ((const u32*)&from)[w];
-            best[w][each - 1] = word;
-            if (each == 2) best[w][0] = word << 8;
-        }
-    }
-};
-template <class T, bool Max, bool SkipNan, int V> struct NarrowColumnReduce {
-    static const bool assumes_finite = false;
-    NarrowColumns<T, Max, SkipNan, V> lanes;
-    GR_HD NarrowColumnReduce() {
-        Pack<T, V> worst;
-#pragma unroll
-        for (int j = 0; j < V; j++) worst.at[j] = Extreme<T, Max, SkipNan>::worst();
-        lanes.begin(worst);
-    }
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++) lanes.take(from[i]);
-    }
-    GR_HD T state(int j) const {
-        Pack<T, V> all;
-        lanes.show(all);
-        return all.at[j];
-    }
-};
-template <class T, bool Max, bool SkipNan, int V> struct NarrowColumnScan {
-    NarrowColumns<T, Max, SkipNan, V> lanes;
-    GR_HD NarrowColumnScan(const T (&before)[V], const f64*) {
-        Pack<T, V> all;
-#pragma unroll
-        for (int j = 0; j < V; j++) all.at[j] = before[j];
-        lanes.begin(all);
+        for (int i = 0; i < Count; i++) row(from[i]);
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            lanes.take(from[i]);
-            lanes.show(to[i]);
+            row(from[i]);
+            show(to[i]);
         }
     }
-    GR_HD T after(int j) const {
+    GR_HD T state(int j) const {
         Pack<T, V> all;
-        lanes.show(all);
+        show(all);
         return all.at[j];
     }
+    GR_HD T after(int j) const { return state(j); }
 };
 
 // Sums in pairs of numbers: whether a pair's second number has a meaning is checked once for several rows, since a sum that is not
@@ -286,13 +276,12 @@ template <class Op, class Emit> struct DeltaColumnScan : RowRunColumnScan<Op, Em
         return behind.Runs::after(j);
     }
 };
-template <class Op, class Emit, int V, bool IsNear> struct RowRunScanOf { typedef RowRunColumnScan<Op, Emit, V> Scan; };
-template <class Op, class Emit> struct RowRunScanOf<Op, Emit, 1, true> { typedef DeltaColumnScan<Op, Emit> Scan; };
 template <class Op, class Emit, int V>
-using MomentsColumnScan = typename Conditional<
-    PackScan<Op, Emit, 1>::exists && !ShiftedPowerSums<Op>::skips,
-    typename RowRunScanOf<Op, Emit, V, VarianceF32Delta<Op, Emit>::exists && sizeof(typename Emit::Out) == 4>::Scan,
-    AnyColumnScan<Op, Emit, V, false>>::type;
+using RowRunScan = typename Conditional<V == 1 && VarianceF32Delta<Op, Emit>::exists && sizeof(typename Emit::Out) == 4,
+                                        DeltaColumnScan<Op, Emit>, RowRunColumnScan<Op, Emit, V>>::type;
+template <class Op, class Emit, int V>
+using MomentsColumnScan = typename Conditional<PackScan<Op, Emit, 1>::exists && !ShiftedPowerSums<Op>::skips,
+                                               RowRunScan<Op, Emit, V>, AnyColumnScan<Op, Emit, V, false>>::type;
 
 // Variances of few digits where elements may be left out: sums about the mean of what comes before, or the first element, with a
 // count for each column.
@@ -345,7 +334,8 @@ using SkippingScan = typename Conditional<(FewDigits<T>::yes && sizeof(Result) <
                                           AnyColumnScan<Op, Final<Op, Result>, V, false>>::type;
 
 // Power sums about a lane's first row.
-template <class T, class Op, int V> struct PivotColumnReduce {
+template <class Op, int V> struct PivotColumnReduce {
+    typedef typename Op::In T;
     static const bool assumes_finite = false;
     PowerSums<2> sums[V];
     GR_HD PivotColumnReduce() : sums() {}
@@ -363,48 +353,40 @@ template <class T, class Op, int V> struct PivotColumnReduce {
 
 // Which of these an operator takes.
 template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
-template <int V> struct ColumnReduce<Var<f32, false>, V> : PivotColumnReduce<f32, Var<f32, false>, V> {};
-template <int V> struct ColumnReduce<Std<f32, false>, V> : PivotColumnReduce<f32, Std<f32, false>, V> {};
+template <bool Root, int V>
+struct ColumnReduce<Variance<f32, false, Root>, V> : PivotColumnReduce<Variance<f32, false, Root>, V> {};
 template <class Op, class Emit, int V, bool Exclusive> struct ColumnScanOf { typedef AnyColumnScan<Op, Emit, V, Exclusive> type; };
 template <class Op, class Emit, int V, bool Exclusive> using ColumnScan = typename ColumnScanOf<Op, Emit, V, Exclusive>::type;
 // By words only where a lane's columns fill whole ones.
-#define GR_COLUMN_OPS(T)                                                                                                 \
-    template <bool Max, bool SkipNan, int V> struct ColumnReduce<MinMax<T, Max, SkipNan>, V>                             \
-        : Conditional<V * sizeof(T) % 4 == 0, NarrowColumnReduce<T, Max, SkipNan, V>,                                    \
-                      AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type {};                                             \
-    template <bool Max, bool SkipNan, int V>                                                                             \
-    struct ColumnScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>                            \
-        : Conditional<V * sizeof(T) % 4 == 0, NarrowColumnScan<T, Max, SkipNan, V>,                                      \
-                      AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>> {};
-GR_COLUMN_OPS(half) GR_COLUMN_OPS(bfloat16) GR_COLUMN_OPS(i16) GR_COLUMN_OPS(u16) GR_COLUMN_OPS(i8) GR_COLUMN_OPS(u8)
-GR_COLUMN_OPS(boolean)
-#undef GR_COLUMN_OPS
-
-#define GR_COLUMN_OPS(T, Map)                                                                                  \
-    template <int V> struct ColumnReduce<Sum<Map<T, f64>, f64>, V> : ShiftedColumnReduce<Map<T, f64>, V> {};   \
-    template <int V> struct ColumnScanOf<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V, false> {   \
-        typedef ShiftedColumnScan<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> type;                       \
-    };
-GR_COLUMN_OPS(half, Value) GR_COLUMN_OPS(half, NonNan) GR_COLUMN_OPS(bfloat16, Value) GR_COLUMN_OPS(bfloat16, NonNan)
-#undef GR_COLUMN_OPS
-
+template <class T, int V> constexpr bool FILLS_WORDS = sizeof(T) <= 2 && V * sizeof(T) % 4 == 0;
+template <class T, bool Max, bool SkipNan, int V>
+struct ColumnReduce<MinMax<T, Max, SkipNan>, V>
+    : Conditional<FILLS_WORDS<T, V>, NarrowColumns<T, Max, SkipNan, V>, AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type {};
+template <class T, bool Max, bool SkipNan, int V>
+struct ColumnScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>
+    : Conditional<FILLS_WORDS<T, V>, NarrowColumns<T, Max, SkipNan, V>,
+                  AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>> {};
+template <class Map, int V>
+struct ColumnReduce<Sum<Map, f64>, V>
+    : Conditional<ADDS_HALVES<Map>, ShiftedColumnReduce<Map, V>, AnyColumnReduce<Sum<Map, f64>, V>>::type {};
+template <class Map, class Result, int V>
+struct ColumnScanOf<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>
+    : Conditional<ADDS_HALVES<Map> && IsSame<Result, typename Map::In>::yes,
+                  ShiftedColumnScan<Map, Final<Sum<Map, f64>, Result>, V>,
+                  AnyColumnScan<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>> {};
 template <int V> struct ColumnScanOf<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false> {
     typedef TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> type;
 };
 template <class Map, class A, class Result, int V> struct ColumnScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false> {
     typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> type;
 };
-template <class T, class Result, int V> struct ColumnScanOf<Var<T, false>, Final<Var<T, false>, Result>, V, false> {
-    typedef MomentsColumnScan<Var<T, false>, Final<Var<T, false>, Result>, V> type;
+template <class T, bool Root, class Result, int V>
+struct ColumnScanOf<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V, false> {
+    typedef MomentsColumnScan<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V> type;
 };
-template <class T, class Result, int V> struct ColumnScanOf<Var<T, true>, Final<Var<T, true>, Result>, V, false> {
-    typedef SkippingScan<T, Var<T, true>, Result, V> type;
-};
-template <class T, class Result, int V> struct ColumnScanOf<Std<T, true>, Final<Std<T, true>, Result>, V, false> {
-    typedef SkippingScan<T, Std<T, true>, Result, V> type;
-};
-template <class T, class Result, int V> struct ColumnScanOf<Std<T, false>, Final<Std<T, false>, Result>, V, false> {
-    typedef MomentsColumnScan<Std<T, false>, Final<Std<T, false>, Result>, V> type;
+template <class T, bool Root, class Result, int V>
+struct ColumnScanOf<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false> {
+    typedef SkippingScan<T, Variance<T, true, Root>, Result, V> type;
 };
 // How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
 // sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
@@ -420,12 +402,10 @@ template <class Map, class Emit, int V, bool Exclusive> struct ShiftedOps {
     typedef typename Conditional<Exclusive, AnyColumnScan<Sum<Map, f64>, Emit, V, true>,
                                  ShiftedColumnScan<Map, Emit, V>>::type Scan;
 };
-template <class Emit, int V, bool Exclusive>
-struct ShiftedColumnOps<Sum<Value<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<Value<f32, f64>, Emit, V, Exclusive> {};
-template <class Emit, int V, bool Exclusive>
-struct ShiftedColumnOps<Sum<NonNan<f32, f64>, f64>, Emit, V, Exclusive> : ShiftedOps<NonNan<f32, f64>, Emit, V, Exclusive> {};
+template <class Map, class Emit, int V, bool Exclusive>
+struct ShiftedColumnOps<Sum<Map, f64>, Emit, V, Exclusive>
+    : Conditional<ADDS_FLOATS<Map>, ShiftedOps<Map, Emit, V, Exclusive>, ColumnOps<Sum<Map, f64>, Emit, V, Exclusive>>::type {};
 // Operators that are faster where several rows are scanned together.
 template <class Op> struct ScansRowRuns { static const bool yes = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
-template <class T> struct ScansRowRuns<Var<T, false>> { static const bool yes = true; };
-template <class T> struct ScansRowRuns<Std<T, false>> { static const bool yes = true; };
+template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true; };

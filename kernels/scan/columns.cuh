@@ -365,7 +365,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         typedef ColumnStates<Op, look_back_columns> Columns;
         typedef typename Conditional<three_levels, ThreeLevelLookBack<Columns, 4>,
                                      TwoLevelLookBack<Columns, Anchored, uses_table>>::type Steps;
-        typedef typename Conditional<is_batched, LaneBatchedLookBack<Columns>, Steps>::type Links;
+        typedef typename Conditional<is_batched, BatchedLookBack<Columns, 8, 8>, Steps>::type Links;
         const u32 first = whole               ? lane
                           : ColumnStride == 1 ? lane * V + look_back_warp * look_back_columns
                                               : look_back_warp * look_back_columns * ColumnStride + lane;
@@ -413,7 +413,7 @@ template <class Op, int V> constexpr int SERIAL_BATCH = ScansRowRuns<Op>::yes ||
 
 template <class Op, class Emit, int V, bool Exclusive>
 struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive, SERIAL_BATCH<Op, V>> {
-    typedef StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive, SERIAL_BATCH<Op, V>> Strip;
+    typedef typename SerialColumnScan::StripScan Strip;
     typedef typename Op::State State;
     typedef typename Strip::TileLocation TileLocation;
     using Strip::task, Strip::column, Strip::stage_bytes;

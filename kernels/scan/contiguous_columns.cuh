@@ -7,8 +7,7 @@ template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int Lo
           bool Exclusive, int Radix = 0, int StatesPerLane = 0, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
 struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V,
                                              LookBackWarps, Anchored, Lines, Radix, StatesPerLane, Stages> {
-    typedef ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V, LookBackWarps, Anchored, Lines,
-                           Radix, StatesPerLane, Stages> Tiles;
+    typedef typename ContiguousColumnScan::ContiguousTile Tiles;
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Tiles::Running Running;

@@ -10,10 +10,6 @@
 #include "scan_state.cuh"
 #include "warp_share.cuh"
 
-// Sums of float64: the only states of 16 bytes for which two and three levels of look-back have been measured.
-template <class Op> struct IsTwofoldSum { static const bool yes = false; };
-template <class Map> struct IsTwofoldSum<Sum<Map, Twofold>> { static const bool yes = true; };
-
 // Positions count the elements of a plane from the aligned 16 bytes on that hold its first one, which has position `lead`. Rows of
 // positions have `width` columns as rows of elements do, rotated by `lead`.
 //
@@ -35,9 +31,10 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     static const bool barrier_on_prefix = !IsComputeBound<Op>::yes;
     static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // named barrier of the first warp group
     // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90,
-    // (n, 33) 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94.
+    // (n, 33) 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94. Of
+    // larger states only sums of float64 have been measured.
     static const bool three_levels =
-        Anchored && LookBackWarps <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsTwofoldSum<Op>::yes && !Lines ? 1 : 0);
+        Anchored && LookBackWarps <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsFloatSum<Op>::yes && !Lines ? 1 : 0);
     typedef typename Conditional<three_levels, ThreeLevelLookBack<Running, 2>,
                                  TwoLevelLookBack<Running, Anchored, true>>::type Links;
     typedef BatchedLookBack<Op, (Radix > 0 ? Radix : 1), (StatesPerLane > 0 ? StatesPerLane : 1)> BatchedLinks;
@@ -161,7 +158,7 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
         own = lane_groups.template of<Running>(through, groups - 1);
         State before;
         if constexpr (is_batched)
-            before = BatchedLinks(task, task.links, 0, column, active, place < per && lane_groups.group == 0, per * LookBackWarps)
+            before = BatchedLinks(task, 0, column, active, per * LookBackWarps, task.links, place < per && lane_groups.group == 0)
                          .before(location.link, own, start, lane_groups, counts_of(location, column));
         else
             before = Links(task, location.chain, column, active, width < 8 ? 8 : width)

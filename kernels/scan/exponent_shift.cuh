@@ -23,6 +23,10 @@ template <class T, int Shift, u32 Mask, u64 Scale> struct ShiftedBits {
 template <> struct ExponentShiftedBits<half> : ShiftedBits<half, 6, 0x81fffc00u, 0x7ef0000000000000ull> {};          // 2^1008
 template <> struct ExponentShiftedBits<bfloat16> : ShiftedBits<bfloat16, 3, 0x8fffe000u, 0x77f0000000000000ull> {};  // 2^896
 template <> struct ExponentShiftedBits<f32> : ShiftedBits<f32, 3, 0x8fffffffu, 0x77f0000000000000ull> {};
+// The sum with one element more of a pack, all of whose elements are finite.
+template <class T, int V> GR_HD f64 add_finite(f64 sum, const Pack<T, V>& pack, int j) {
+    return __fma_rn(ExponentShiftedBits<T>::at(pack, j), ExponentShiftedBits<T>::scale(), sum);
+}
 
 // Stays zero as long as all words are of finite elements: adds the products of a word's elements with zero.
 GR_HD u32 times_zero(u32 word, u32 sum, half) {
@@ -62,6 +66,9 @@ template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) { return
 template <class Map> struct AddsElements { static const bool yes = false; };
 template <class T> struct AddsElements<Value<T, f64>> { static const bool yes = ExponentShiftedBits<T>::exists; };
 template <class T> struct AddsElements<NonNan<T, f64>> { static const bool yes = ExponentShiftedBits<T>::exists; };
+// Of elements of 16 bits, and of 32.
+template <class Map> constexpr bool ADDS_HALVES = AddsElements<Map>::yes && sizeof(typename Map::In) == 2;
+template <class Map> constexpr bool ADDS_FLOATS = AddsElements<Map>::yes && sizeof(typename Map::In) == 4;
 
 // A word's two elements, those that are NaN replaced by zeros; `infinity` has the bits of both infinities.
 GR_HD u32 up_to_infinity(u32 word, u32 infinity) {
@@ -116,7 +123,7 @@ template <class Map, bool Apart = false, int V> GR_HD void add_in_order(f64& sum
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 f64& to = Apart && j % 2 ? other : sum;
-                to = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), to);
+                to = add_finite(to, all, j);
             }
             if (Apart) sum += other;
             return;

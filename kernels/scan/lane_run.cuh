@@ -24,36 +24,15 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
         const Pack<T, V> all = AddedPack<Map>::of(pack);
         check = check_finite(all, check);
 #pragma unroll
-        for (int j = 0; j < V; j++) sum = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum);
+        for (int j = 0; j < V; j++) sum = add_finite(sum, all, j);
     }
     GR_HD bool was_finite() const { return check == 0; }
 };
 
-// Packs replaced by their running sums, where all elements are finite:
-//   FiniteScan(before, option)
-//   scan.walk(from, to)
-template <class Map, class Emit, int V> struct FiniteFloats {
-    static const bool exists = true;
-    f64 sum;
-    const f64* option;
-    GR_HD FiniteFloats(f64 before, const f64* options) : sum(before), option(options) {}
-    template <class Out> GR_HD void walk(const Pack<f32, V>& from, Pack<Out, V>& to) {
-        const Pack<f32, V> all = AddedPack<Map>::of(from);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            sum = __fma_rn(ExponentShiftedBits<f32>::at(all, j), ExponentShiftedBits<f32>::scale(), sum);
-            to.at[j] = RowEmit<Emit>::of(sum, option);
-        }
-    }
+template <class Op, class Emit, int V> struct FiniteScan { static const bool exists = false; };
+template <class Map, class Emit, int V> struct FiniteScan<Sum<Map, f64>, Emit, V> : FiniteSums<Map, Emit, V> {
+    using FiniteSums<Map, Emit, V>::FiniteSums;
 };
-template <class Op, class Emit, int V> struct FiniteScanOf { typedef PackScan<Op, Emit, V> type; };  // of halves
-template <class Emit, int V> struct FiniteScanOf<Sum<Value<f32, f64>, f64>, Emit, V> {
-    typedef FiniteFloats<Value<f32, f64>, Emit, V> type;
-};
-template <class Emit, int V> struct FiniteScanOf<Sum<NonNan<f32, f64>, f64>, Emit, V> {
-    typedef FiniteFloats<NonNan<f32, f64>, Emit, V> type;
-};
-template <class Op, class Emit, int V> using FiniteScan = typename FiniteScanOf<Op, Emit, V>::type;
 
 // The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
 struct Cursor {
@@ -87,9 +66,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     GR_HD u32 run_of() const { return Reverse ? 31 - threadIdx.x % 32 : threadIdx.x % 32; }
     // Lines are numbered in the order of the scan, their carries and totals in the order of memory.
     GR_HD u64 place(u64 line) const { return Reverse ? task.lines - 1 - line : line; }
-    GR_HD Value start_of(u64 line) const {
-        return task.carry ? LineEnds<Op>::before(task, place(line)) : Op::identity();
-    }
+    GR_HD Value start_of(u64 line) const { return task.carry ? LineEnds<Op>::before(task, place(line)) : Op::identity(); }
     // The cursor of this lane's first element in the order of the scan. Positions without elements are not in any line.
     GR_HD Cursor cursor(i64 first) const {
         const i64 begin = Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
@@ -133,11 +110,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         }
     }
     GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
-        const Value before = value;
-        if constexpr (KeepsIndex<Op>::yes) value = ScanStep<Op>::of(before, x, index_at(index, element));
-        else value = ScanStep<Op>::of(before, x);
-        return Exclusive ? RowEmit<Emit>::of(ExclusiveState<Op>::of(before, x), task.option)
-                         : RowEmit<Emit>::of(value, task.option);
+        return scan_one<Op, RowEmit<Emit>, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
     }
     GR_HD bool descends() const { return task.step_index < 0; }
     // The index of a pack's first element in memory, where indices ascend there.
@@ -430,7 +403,7 @@ template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
     // All lanes of a warp call. Inclusive sums of the lanes' runs; behind the owner from the new line's first element on.
     GR_HD Sums::State through(Sums::State own) const {
         const Sums::State new_ones = sums(at, end(), first());
-        return ShiftedPowerSums<Op>::through(lane == owner ? new_ones : own, owner);
+        return warp_scan_from<Sums>(lane == owner ? new_ones : own, lane < owner ? 0 : owner);
     }
 
     // The new line's state. Result valid in lane 31.

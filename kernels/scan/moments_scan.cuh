@@ -109,7 +109,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
             sum += sums[V - 1];
         } else {
 #pragma unroll
-            for (int j = 0; j < V; j++) sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
+            for (int j = 0; j < V; j++) sum = add_finite(sum, from, j);
         }
         count += V;
         return true;
@@ -123,7 +123,7 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
             if (all_finite(from)) {
 #pragma unroll
                 for (int j = 0; j < V; j++) {
-                    sum = __fma_rn(ExponentShiftedBits<T>::at(from, j), ExponentShiftedBits<T>::scale(), sum);
+                    sum = add_finite(sum, from, j);
                     count += 1;
                     to.at[j] = Quotient<Result>::of(sum, count, parts.of(count));
                 }
@@ -198,45 +198,35 @@ GR_HD f64 scaled_root_of(f64 x) {
 }
 // Variances as results. Covered: `covers` has said that their roots need no scaling.
 template <class Op, class Result> struct VarianceResults {
-    static GR_HD bool covers(f64, f64) { return true; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
-#pragma unroll
-        for (int j = 0; j < V; j++) to.at[j] = cast<Result>(Op::spread(variances[j]));
+    typedef typename Op::In T;
+    static const bool is_short = Op::roots && FewDigits<T>::yes && IsSame<Result, T>::yes, is_f32 = is_short && sizeof(T) == 4;
+    static const bool is_f64 = Op::roots && IsSame<Result, f64>::yes;
+    static GR_HD bool covers(f64 low, f64 high) {
+        if (is_f32) return low >= 1e-30 && high <= 1e30;
+        if (is_f64) return low >= 1e-290 && high <= 1e290;
+        return true;
     }
-};
-template <class Result> struct ShortRootResults {
-    static GR_HD bool covers(f64, f64) { return true; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
-#pragma unroll
-        for (int j = 0; j < V; j++) to.at[j] = cast<Result>(short_root_of(variances[j]));
-    }
-};
-template <bool SkipNan> struct VarianceResults<Std<f32, SkipNan>, f32> {
-    static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-30 && high <= 1e30; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f32, V>& to) {
-        if constexpr (!Covered) return ShortRootResults<f32>::of(variances, to);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            const f32 first = (f32)variances[j];
-            to.at[j] = root_of(first, first, (f32)(variances[j] - (f64)first));
+    template <bool Covered> static GR_HD Result root(f64 variance) {
+        if constexpr (is_f32 && Covered) {
+            const f32 first = (f32)variance;
+            return root_of(first, first, (f32)(variance - (f64)first));
+        } else if constexpr (is_f64) {
+            return root_of(variance);
+        } else {
+            return cast<Result>(is_short ? short_root_of(variance) : Op::spread(variance));
         }
     }
-};
-template <bool SkipNan> struct VarianceResults<Std<half, SkipNan>, half> : ShortRootResults<half> {};
-template <bool SkipNan> struct VarianceResults<Std<bfloat16, SkipNan>, bfloat16> : ShortRootResults<bfloat16> {};
-template <class T, bool SkipNan> struct VarianceResults<Std<T, SkipNan>, f64> {
-    static GR_HD bool covers(f64 low, f64 high) { return low >= 1e-290 && high <= 1e290; }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<f64, V>& to) {
+    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
         bool inside = true;
-        if (!Covered)
+        if (is_f64 && !Covered)
 #pragma unroll
             for (int j = 0; j < V; j++) inside = inside && covers(variances[j], variances[j]);
         if (inside) {
 #pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = root_of(variances[j]);
+            for (int j = 0; j < V; j++) to.at[j] = root<Covered>(variances[j]);
         } else {
 #pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = scaled_root_of(variances[j]);
+            for (int j = 0; j < V; j++) to.at[j] = cast<Result>(scaled_root_of(variances[j]));
         }
     }
 };
@@ -255,11 +245,12 @@ GR_HD f32 pin_to_register(f32 x) {
 struct NoVarianceDelta { static const bool exists = false; };
 template <class Op, class Emit> struct VarianceDeltaOf { typedef NoVarianceDelta type; };
 template <class Op, class Emit> using VarianceF32Delta = typename VarianceDeltaOf<Op, Emit>::type;
-template <class Op, bool Root> struct VarianceDelta {
+template <class T, bool Root> struct VarianceDelta;
+template <bool Root> struct VarianceDelta<f32, Root> {
     static const bool exists = true;
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
     f32 sum, excess;  // of distances from the mean; of their squares less the variance
-    GR_HD VarianceDelta(const typename Op::State& before, const f64* option) : sum(0), excess(0) {
+    GR_HD VarianceDelta(const Moments2<f64>& before, const f64* option) : sum(0), excess(0) {
         const f64 free = before.count - option[0], spread = before.m2 * one_over(free);
         mean = (f32)before.mean;
         mean_rest = pin_to_register((f32)(before.mean - (f64)mean));
@@ -288,18 +279,12 @@ template <class Op, bool Root> struct VarianceDelta {
         }
     }
 };
-template <bool SkipNan> struct VarianceDeltaOf<Var<f32, SkipNan>, Final<Var<f32, SkipNan>, f32>> {
-    typedef VarianceDelta<Var<f32, SkipNan>, false> type;
-};
-template <bool SkipNan> struct VarianceDeltaOf<Std<f32, SkipNan>, Final<Std<f32, SkipNan>, f32>> {
-    typedef VarianceDelta<Std<f32, SkipNan>, true> type;
-};
 
 // Variances of 16 bits, by sums in binary32: precise enough behind many elements.
-template <class T, class Op, bool Root> struct NarrowVarianceDelta {
+template <class T, bool Root> struct VarianceDelta {
     static const bool exists = true;
     f32 mean, before, freedom, sum, squares, limit;
-    GR_HD NarrowVarianceDelta(const typename Op::State& state, const f64* option)
+    GR_HD VarianceDelta(const Moments2<f64>& state, const f64* option)
         : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
         const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
         limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
@@ -319,29 +304,18 @@ template <class T, class Op, bool Root> struct NarrowVarianceDelta {
         }
     }
 };
-#define GR_NARROW(T)                                                                              \
-    template <bool SkipNan> struct VarianceDeltaOf<Var<T, SkipNan>, Final<Var<T, SkipNan>, T>> {  \
-        typedef NarrowVarianceDelta<T, Var<T, SkipNan>, false> type;                              \
-    };                                                                                            \
-    template <bool SkipNan> struct VarianceDeltaOf<Std<T, SkipNan>, Final<Std<T, SkipNan>, T>> {  \
-        typedef NarrowVarianceDelta<T, Std<T, SkipNan>, true> type;                               \
-    };
-GR_NARROW(half) GR_NARROW(bfloat16)
-#undef GR_NARROW
+template <class T, bool SkipNan, bool Root> struct VarianceDeltaOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>>
+    : Conditional<FewDigits<T>::yes, VarianceDelta<T, Root>, NoVarianceDelta> {};
 
 // Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
 
 // Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
 // lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
 template <class Emit> struct RowEmit : Emit {};
-template <class T, bool SkipNan, class Result> struct RowEmit<Final<Var<T, SkipNan>, Result>> {
-    template <class M> static GR_HD Result of(const M& state, const f64* option) {
-        return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
-    }
-};
-template <class T, bool SkipNan, class Result> struct RowEmit<Final<Std<T, SkipNan>, Result>> {
+template <class T, bool SkipNan, bool Root, class Result> struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> {
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
+        if (!Root) return cast<Result>(variance);
         return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
     }
 };
@@ -353,7 +327,8 @@ template <class Real, bool SkipNan, class Result> struct RowEmit<Final<ComplexMo
 
 // Variances about the mean before the run, which has any number of elements where results have few digits, else at least `least`:
 // no more digits cancel than the run has elements for each of those before it. One reciprocal serves both divisors.
-template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
+template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
+    typedef Variance<T, SkipNan, Root> Op;
     typedef typename Op::State State;
     static const bool exists = true;
     static const int least = sizeof(Result) <= 4 ? 1 : 4;
@@ -429,26 +404,22 @@ template <class T, bool SkipNan, class Op, class Result> struct VarianceScan {
         VarianceResults<Op, Result>::template of<Steady>(variances, to);
     }
 };
-template <class T, bool SkipNan, class Result, int V> struct PackScanOf<Var<T, SkipNan>, Final<Var<T, SkipNan>, Result>, V> {
-    typedef VarianceScan<T, SkipNan, Var<T, SkipNan>, Result> type;
+template <class T, bool SkipNan, bool Root, class Result, int V>
+struct PackScanOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, Result>, V> {
+    typedef VarianceScan<T, SkipNan, Root, Result> type;
 };
-template <class T, bool SkipNan, class Result, int V> struct PackScanOf<Std<T, SkipNan>, Final<Std<T, SkipNan>, Result>, V> {
-    typedef VarianceScan<T, SkipNan, Std<T, SkipNan>, Result> type;
-};
-template <class Real, bool SkipNan, class Result, int V>
-struct PackScanOf<Var<complex<Real>, SkipNan>, Final<Var<complex<Real>, SkipNan>, Result>, V> { typedef NoPackScan type; };
-template <class Real, bool SkipNan, class Result, int V>
-struct PackScanOf<Std<complex<Real>, SkipNan>, Final<Std<complex<Real>, SkipNan>, Result>, V> { typedef NoPackScan type; };
 
 // Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
 // cancel than the line's length has; by reciprocals from a table, since all lines have one length.
-template <class T, class Op, class Result> struct PivotVariance : PivotSums {
+template <class Op, class Emit> struct WholeLineVariance { static const bool exists = false; };
+template <class T, bool Root, class Result>
+struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>> : PivotSums {
     static const bool exists = FewDigits<T>::yes;
-    GR_HD PivotVariance() : PivotSums(0) {}
-    GR_HD explicit PivotVariance(T first) : PivotSums(cast<f64>(first)) {}
+    GR_HD WholeLineVariance() : PivotSums(0) {}
+    GR_HD explicit WholeLineVariance(T first) : PivotSums(cast<f64>(first)) {}
     GR_HD void take(T x) { add(cast<f64>(x)); }
     GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
-    GR_HD typename Op::State state(u32 count) const {
+    GR_HD Moments2<MeanOf<T>> state(u32 count) const {
         return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, count});
     }
     // One over the product of a count and the divisor of its squares.
@@ -457,12 +428,3 @@ template <class T, class Op, class Result> struct PivotVariance : PivotSums {
         return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
     }
 };
-struct NoWholeLineVariance { static const bool exists = false; };
-template <class Op, class Emit> struct WholeLineVarianceOf { typedef NoWholeLineVariance type; };
-template <class T, class Result> struct WholeLineVarianceOf<Var<T, false>, Final<Var<T, false>, Result>> {
-    typedef PivotVariance<T, Var<T, false>, Result> type;
-};
-template <class T, class Result> struct WholeLineVarianceOf<Std<T, false>, Final<Std<T, false>, Result>> {
-    typedef PivotVariance<T, Std<T, false>, Result> type;
-};
-template <class Op, class Emit> using WholeLineVariance = typename WholeLineVarianceOf<Op, Emit>::type;

@@ -78,13 +78,9 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
         }
     }
 };
-#define GR_NARROW(T)                                                                   \
-    template <bool Max, bool SkipNan, int V>                                           \
-    struct PackScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V> { \
-        typedef NarrowScan<T, Max, SkipNan, V> type;                                   \
-    };
-GR_NARROW(half) GR_NARROW(bfloat16) GR_NARROW(i16) GR_NARROW(u16) GR_NARROW(i8) GR_NARROW(u8) GR_NARROW(boolean)
-#undef GR_NARROW
+template <class T, bool Max, bool SkipNan, int V>
+struct PackScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V>
+    : Conditional<(sizeof(T) <= 2), NarrowScan<T, Max, SkipNan, V>, NoPackScan> {};
 
 // Running sums of 16-bit floats in binary64, bit for bit as of one element after another.
 
@@ -105,23 +101,37 @@ template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* op
     return Emit::of(lower, option).bits | (u32)Emit::of(upper, option).bits << 16;
 }
 
-template <class Map, class Emit, int V> struct HalfSums {
+// Packs replaced by their running sums, where all elements are finite: their bits are shifted (exponent_shift.cuh).
+template <class Map, class Emit, int V> struct FiniteSums {
     typedef typename Map::In T;
-    static const bool exists = V % 2 == 0;
+    typedef typename Emit::Out Out;
+    static const bool exists = ADDS_FLOATS<Map> || (ADDS_HALVES<Map> && V % 2 == 0 && IsSame<Out, T>::yes);
     f64 sum;
     const f64* option;
-    GR_HD HalfSums(f64 before, const f64* options) : sum(before), option(options) {}
-    GR_HD f64 now() const { return sum; }
-    // Where all elements are finite.
-    GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
+    GR_HD FiniteSums(f64 before, const f64* options) : sum(before), option(options) {}
+    GR_HD void walk(const Pack<T, V>& from, Pack<Out, V>& to) {
         const Pack<T, V> all = AddedPack<Map>::of(from);
+        if constexpr (sizeof(T) == 2) {
 #pragma unroll
-        for (int j = 0; j < V; j += 2) {
-            const f64 first = __fma_rn(ExponentShiftedBits<T>::at(all, j), ExponentShiftedBits<T>::scale(), sum);
-            sum = __fma_rn(ExponentShiftedBits<T>::at(all, j + 1), ExponentShiftedBits<T>::scale(), first);
-            ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
+            for (int j = 0; j < V; j += 2) {
+                const f64 first = add_finite(sum, all, j);
+                sum = add_finite(first, all, j + 1);
+                ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
+            }
+        } else {
+#pragma unroll
+            for (int j = 0; j < V; j++) {
+                sum = add_finite(sum, all, j);
+                to.at[j] = Emit::of(sum, option);
+            }
         }
     }
+};
+template <class Map, class Emit, int V> struct HalfSums : FiniteSums<Map, Emit, V> {
+    typedef FiniteSums<Map, Emit, V> Finite;
+    typedef typename Map::In T;
+    using Finite::Finite, Finite::sum, Finite::option, Finite::walk;
+    GR_HD f64 now() const { return sum; }
     GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
         if (all_finite(AddedPack<Map>::of(from))) return walk(from, to);
 #pragma unroll
@@ -131,9 +141,7 @@ template <class Map, class Emit, int V> struct HalfSums {
         }
     }
 };
-#define GR_HALVES(T, Map)                                                                           \
-    template <int V> struct PackScanOf<Sum<Map<T, f64>, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> { \
-        typedef HalfSums<Map<T, f64>, Final<Sum<Map<T, f64>, f64>, T>, V> type;                     \
-    };
-GR_HALVES(half, Value) GR_HALVES(half, NonNan) GR_HALVES(bfloat16, Value) GR_HALVES(bfloat16, NonNan)
-#undef GR_HALVES
+template <class Map, class Result, int V>
+struct PackScanOf<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V>
+    : Conditional<ADDS_HALVES<Map> && IsSame<Result, typename Map::In>::yes, HalfSums<Map, Final<Sum<Map, f64>, Result>, V>,
+                  NoPackScan> {};

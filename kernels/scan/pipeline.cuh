@@ -22,30 +22,20 @@ template <class TileLocation> struct TileRing {
     u32 found;                          // flag: look-back warps of all rounds that have found their prefixes
 };
 
-// A Work whose blocks have nothing to do before their first tile, and as many places on an SM as the compiler finds.
+// What a Work has that says nothing else: tiles are folded and written from shared memory, and taken one by one; blocks have nothing
+// to do before their first one, and as many places on an SM as the compiler finds. Where a Work `keeps_elements`, lanes keep their
+// shares of a tile in a RegisterTile from the round after its folding on: `exchange` reads them from shared memory and leaves the
+// results of an earlier tile in their place, so that fewer `stages` are enough.
 template <class ScanTask, int Warps, int LookBackWarps> struct TileWork {
     typedef ScanTask Task;
     static const int warps = Warps, look_back_warps = LookBackWarps, blocks = GR_BLOCKS;
-    GR_HD void begin() const {}  // all threads of the block call
-};
-
-template <class T> struct Exists { typedef void type; };
-// What Work may leave out. It then takes tiles as here, which are folded and written from shared memory.
-template <class Work, class = void> struct PipelineTraits {
-    static const bool keeps_elements = false;
     static const int stages = STAGES;  // tiles in shared memory
+    static const bool keeps_elements = false;
     struct RegisterTile {};
-    static GR_HD u32 take_tile(const Work&, u32* ticket) { return atomicAdd(ticket, 1u); }
-    static GR_HD u64 tile_of(const Work&, u32, u32 taken) { return taken; }
-};
-// Where it has a RegisterTile, lanes keep their shares of a tile in it from the round after its folding on: `exchange` reads them
-// from shared memory and leaves the results of an earlier tile in their place, so that fewer `stages` are enough.
-template <class Work> struct PipelineTraits<Work, typename Exists<typename Work::RegisterTile>::type> {
-    static const bool keeps_elements = true;
-    static const int stages = Work::stages;
-    typedef typename Work::RegisterTile RegisterTile;
-    static GR_HD u32 take_tile(const Work& work, u32* ticket) { return work.take_tile(ticket); }
-    static GR_HD u64 tile_of(const Work& work, u32 round, u32 taken) { return work.tile_of(round, taken); }
+    GR_HD void begin() const {}  // all threads of the block call
+    // One thread of a block calls: takes a number, and says whose tile's it is in a round.
+    GR_HD u32 take_tile(u32* ticket) const { return atomicAdd(ticket, 1u); }
+    GR_HD u64 tile_of(u32, u32 taken) const { return taken; }
 };
 
 // Work says what is done with a tile of a Task: each of `warps` warps fetches, folds and writes its share of it, and
@@ -62,8 +52,7 @@ template <class Work> struct PipelineTraits<Work, typename Exists<typename Work:
 template <class Work> struct Pipeline {
     typedef typename Work::PendingState PendingState;
     typedef typename Work::TileLocation TileLocation;
-    typedef PipelineTraits<Work> Traits;
-    static const int stages = Traits::stages, Warps = Work::warps, LookBackWarps = Work::look_back_warps;
+    static const int stages = Work::stages, Warps = Work::warps, LookBackWarps = Work::look_back_warps;
     static const int threads = 32 * (Warps + WRITE_DELAY * LookBackWarps);  // of a block
     const Work& work;
     const u64 tiles;
@@ -73,8 +62,8 @@ template <class Work> struct Pipeline {
         : work(w), tiles(count), ticket(next), warp(threadIdx.x / 32), lane(threadIdx.x % 32) {}
 
     GR_HD TileLocation& location(u32 round) const { return work.ring().location[round % RING_SLOTS]; }
-    GR_HD u32 take_tile() const { return Traits::take_tile(work, ticket); }
-    GR_HD TileLocation taken_location(u32 round, u32 taken) const { return work.location_of(Traits::tile_of(work, round, taken)); }
+    GR_HD u32 take_tile() const { return work.take_tile(ticket); }
+    GR_HD TileLocation taken_location(u32 round, u32 taken) const { return work.location_of(work.tile_of(round, taken)); }
 
     // One lane of a block calls. The tile of a round, which the other warps may then use.
     GR_HD void take_for(u32 round) const {
@@ -127,7 +116,7 @@ template <class Work> struct Pipeline {
     GR_HD void scan() const {
         PendingState pending[WRITE_DELAY];  // of the WRITE_DELAY rounds before this one
         u32 taken = Work::prefetches_tile && threadIdx.x == 0 ? take_tile() : 0;  // the number of the tile that is fetched next
-        typename Traits::RegisterTile elements;
+        typename Work::RegisterTile elements;
         for (u32 round = 0;; round++) {
             PendingState now = Work::no_pending();
             if (location(round).tile < tiles) {
@@ -153,16 +142,16 @@ template <class Work> struct Pipeline {
                     if (represents_warp(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);
                     __syncwarp();
                 }
-                if constexpr (!Traits::keeps_elements)
+                if constexpr (!Work::keeps_elements)
                     work.write(location(round - WRITE_DELAY), (round - WRITE_DELAY) % stages, (round - WRITE_DELAY) % STATE_SLOTS,
                                pending[WRITE_DELAY - 1]);
             }
-            if constexpr (Traits::keeps_elements)
+            if constexpr (Work::keeps_elements)
                 if (round > 0)
                     work.exchange(round >= WRITE_DELAY ? &location(round - WRITE_DELAY) : nullptr,
                                   (round + STATE_SLOTS - WRITE_DELAY) % STATE_SLOTS, location(round - 1), (round - 1) % stages,
                                   pending[WRITE_DELAY - 1], elements);
-            if (Traits::keeps_elements || round >= WRITE_DELAY) __syncwarp();
+            if (Work::keeps_elements || round >= WRITE_DELAY) __syncwarp();
             if (!shown_by_barrier) {
                 if (represents_warp(lane)) await(&work.ring().taken, round + 3);
                 __syncwarp();

@@ -30,14 +30,12 @@ struct PivotSums {
 
 // A warp's share about its first element, which all lanes read: the lanes' sums are scanned without a division, and a lane's prefix
 // is computed from them once the warp's is known.
-struct NoShiftedPowerSums { static const bool exists = false, skips = false; };
-template <class Op> struct ShiftedPowerSumsOf { typedef NoShiftedPowerSums type; };
-template <class Op> using ShiftedPowerSums = typename ShiftedPowerSumsOf<Op>::type;
-template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
+template <class Op> struct ShiftedPowerSums { static const bool exists = false, skips = false; };
+template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, SkipNan, Root>> : PivotSums {
     static const bool exists = true;
-    typedef typename Op::State State;
+    typedef Moments2<MeanOf<T>> State;
     typedef Sums::State SumState;
-    GR_HD ShiftedPowers(T first) : PivotSums(cast<f64>(first)) {}  // the sums of a lane
+    GR_HD ShiftedPowerSums(T first) : PivotSums(cast<f64>(first)) {}  // the sums of a lane
     template <int V> GR_HD void take(const Pack<T, V>& pack) {
 #pragma unroll
         for (int j = 0; j < V; j++) add(cast<f64>(pack.at[j]));
@@ -45,17 +43,8 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
     // Elements may be left out; none is where `is_whole` in all lanes of a warp.
     static const bool skips = SkipNan;
     GR_HD bool is_whole() const { return sums.sum == sums.sum; }
-    // All lanes of a warp call. Inclusive scan of the lanes' sums; of `own`, which starts anew at lane `begin`.
+    // All lanes of a warp call. Inclusive scan of the lanes' sums.
     GR_HD SumState through() const { return warp_scan<Sums, 32>(sums); }
-    static GR_HD SumState through(SumState own, u32 begin) {
-        const u32 lane = threadIdx.x % 32, first = lane < begin ? 0 : begin;
-#pragma unroll
-        for (u32 up = 1; up < 32; up *= 2) {
-            const SumState earlier = shuffle_up(0xffffffffu, own, (int)up, 32);
-            if (lane >= first + up) own = Sums::combine(earlier, own);
-        }
-        return own;
-    }
     static GR_HD SumState before(SumState through) { return lane_before<Sums, 32>(through); }
     // A State that holds sums while a tile waits: the lane's prefix, and in the mean's place the lane's own sums.
     GR_HD State packed(SumState before) const { return {before.sum, part_state(sums, MeanOf<T>()), before.squares}; }
@@ -89,7 +78,7 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
     // A state combined with so many elements after it, whose sums are `own`.
     GR_HD State append(State base, SumState own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {
-            return Op::combine(base, state_of(pivot, own, count));
+            return merge(base, state_of(pivot, own, count));
         } else {
             const f64 centre = base.count > 0 ? base.mean : pivot, away = pivot - centre, number = count, all = base.count + number;
             const f64 sum = __fma_rn(number, away, own.sum), shift = all > 0 ? sum * one_over(all) : 0;
@@ -98,33 +87,25 @@ template <class T, bool SkipNan, class Op> struct ShiftedPowers : PivotSums {
         }
     }
 };
-template <class T, bool SkipNan> struct ShiftedPowerSumsOf<Var<T, SkipNan>> {
-    typedef ShiftedPowers<T, SkipNan, Var<T, SkipNan>> type;
-};
-template <class T, bool SkipNan> struct ShiftedPowerSumsOf<Std<T, SkipNan>> {
-    typedef ShiftedPowers<T, SkipNan, Std<T, SkipNan>> type;
-};
-template <class Real, bool SkipNan> struct ShiftedPowerSumsOf<Var<complex<Real>, SkipNan>> { typedef NoShiftedPowerSums type; };
-template <class Real, bool SkipNan> struct ShiftedPowerSumsOf<Std<complex<Real>, SkipNan>> { typedef NoShiftedPowerSums type; };
 
 // States of a warp's lanes folded or scanned: by combinations, or, where those take long and results have few digits, as sums about
 // one mean with one reciprocal in the end.
-struct NotPivoted { static const bool exists = false; };
-template <class Op> struct PivotedMoments : NotPivoted {};
+template <class Op> struct PivotedMoments { static const bool exists = false; };
 
 // Variances about the mean of the first state that has elements.
 struct MomentSums {
-    f64 count, sum, squares;
+    struct State { f64 count, sum, squares; };
+    static GR_HD State combine(State a, State b) { return {a.count + b.count, a.sum + b.sum, a.squares + b.squares}; }
 };
-template <class M> struct PivotedMomentsOf {
+template <class T, bool SkipNan, bool Root> struct PivotedMoments<Variance<T, SkipNan, Root>> {
     static const bool exists = true;
+    typedef MeanOf<T> M;
     typedef Moments2<M> State;
-    static GR_HD MomentSums about(M pivot, State state) {
+    static GR_HD MomentSums::State about(M pivot, State state) {
         const f64 away = distance(pivot, state.mean), sum = state.count * away;
         return {state.count, sum, __fma_rn(sum, away, state.m2)};
     }
-    static GR_HD MomentSums both(MomentSums a, MomentSums b) { return {a.count + b.count, a.sum + b.sum, a.squares + b.squares}; }
-    static GR_HD State settled(M pivot, MomentSums all) {
+    static GR_HD State settled(M pivot, MomentSums::State all) {
         if (all.count == 0) return State();
         const f64 shift = all.sum * one_over(all.count), m2 = __fma_rn(-all.sum, shift, all.squares);
         if (m2 != m2 && shift - shift == 0) return {all.count, shifted(pivot, shift), all.squares};  // out of the range of binary64
@@ -132,21 +113,15 @@ template <class M> struct PivotedMomentsOf {
     }
     static GR_HD u32 with_elements(State state) { return __ballot_sync(0xffffffffu, state.count > 0); }
 };
-template <class T, bool SkipNan>
-struct PivotedMoments<Var<T, SkipNan>> : PivotedMomentsOf<decltype(Var<T, SkipNan>::identity().mean)> {};
-template <class T, bool SkipNan>
-struct PivotedMoments<Std<T, SkipNan>> : PivotedMomentsOf<decltype(Std<T, SkipNan>::identity().mean)> {};
-template <class Real, bool SkipNan> struct PivotedMoments<Var<complex<Real>, SkipNan>> : NotPivoted {};
-template <class Real, bool SkipNan> struct PivotedMoments<Std<complex<Real>, SkipNan>> : NotPivoted {};
 
 // All lanes of a warp call; each gets all states folded, left to right.
 template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State state) {
     if constexpr (PivotedMoments<Op>::exists) {
         const u32 some = PivotedMoments<Op>::with_elements(state);
         const auto pivot = shuffle_from(0xffffffffu, state.mean, some ? __ffs((i32)some) - 1 : 0, 32);
-        MomentSums all = PivotedMoments<Op>::about(pivot, state);
+        MomentSums::State all = PivotedMoments<Op>::about(pivot, state);
 #pragma unroll
-        for (int bits = 16; bits > 0; bits /= 2) all = PivotedMoments<Op>::both(all, shuffle_xor(0xffffffffu, all, bits));
+        for (int bits = 16; bits > 0; bits /= 2) all = MomentSums::combine(all, shuffle_xor(0xffffffffu, all, bits));
         return PivotedMoments<Op>::settled(pivot, all);
     } else {
         return shuffle_from(0xffffffffu, warp_reduce<Op, 32>(state), 0, 32);
@@ -159,10 +134,10 @@ GR_HD typename Op::State fold_thread_states(typename Op::State state, const type
     if constexpr (PivotedMoments<Op>::exists) {
         if (count == 0) return state;
         const auto pivot = state.count > 0 ? state.mean : states[0].mean;
-        MomentSums all = PivotedMoments<Op>::about(pivot, state);
+        MomentSums::State all = PivotedMoments<Op>::about(pivot, state);
 #pragma unroll
         for (int i = 0; i < Most; i++)
-            if (i < (int)count) all = PivotedMoments<Op>::both(all, PivotedMoments<Op>::about(pivot, states[i]));
+            if (i < (int)count) all = MomentSums::combine(all, PivotedMoments<Op>::about(pivot, states[i]));
         return PivotedMoments<Op>::settled(pivot, all);
     } else {
 #pragma unroll
@@ -181,12 +156,7 @@ template <class Op, class Running> GR_HD typename Running::State scan_warp_state
         const u32 first = heads ? 31 - __clz((i32)heads) : 0;
         const u32 some = PivotedMoments<Op>::with_elements(own) & (0xffffffffu << first);
         const auto pivot = shuffle_from(0xffffffffu, own.mean, some ? __ffs((i32)some) - 1 : 0, 32);
-        MomentSums all = PivotedMoments<Op>::about(pivot, own);
-#pragma unroll
-        for (int up = 1; up < 32; up *= 2) {
-            const MomentSums earlier = shuffle_up(0xffffffffu, all, up, 32);
-            if (lane >= first + up) all = PivotedMoments<Op>::both(earlier, all);
-        }
+        const MomentSums::State all = warp_scan_from<MomentSums>(PivotedMoments<Op>::about(pivot, own), first);
         return Running::of(PivotedMoments<Op>::settled(pivot, all), heads != 0);
     } else {
         return warp_scan<Running, 32>(state);

@@ -150,9 +150,7 @@ template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable 
 
 // Means of floats, which StripScan takes by the table as well (columns.cuh).
 template <class Op> struct MeansOfFloats { static const bool yes = false; };
-template <> struct MeansOfFloats<Mean<Value<half, f64>, f64>> { static const bool yes = true; };
-template <> struct MeansOfFloats<Mean<Value<bfloat16, f64>, f64>> { static const bool yes = true; };
-template <> struct MeansOfFloats<Mean<Value<f32, f64>, f64>> { static const bool yes = true; };
+template <class T> struct MeansOfFloats<Mean<Value<T, f64>, f64>> { static const bool yes = AddsElements<Value<T, f64>>::yes; };
 
 // How an operator is scanned where counts agree (EqualCounts), and where they may not (Any).
 template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
@@ -160,15 +158,12 @@ template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
     typedef AnySerialScan<Op, Emit, V, Exclusive> Any;
     typedef Any EqualCounts;
 };
-template <class Op, class Emit, int V, class TableScan> struct TableSerialOps {
+template <class T, bool Root, class Result, int V>
+struct SerialColumnOps<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V, false> {
     static const bool uses_table = true;
-    typedef RebasedSerialScan<Op, Emit, V> Any;
-    typedef TableScan EqualCounts;
+    typedef RebasedSerialScan<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V> Any;
+    typedef SerialVarianceScan<T, Variance<T, false, Root>, Result, V> EqualCounts;
 };
-template <class T, class Result, int V> struct SerialColumnOps<Var<T, false>, Final<Var<T, false>, Result>, V, false>
-    : TableSerialOps<Var<T, false>, Final<Var<T, false>, Result>, V, SerialVarianceScan<T, Var<T, false>, Result, V>> {};
-template <class T, class Result, int V> struct SerialColumnOps<Std<T, false>, Final<Std<T, false>, Result>, V, false>
-    : TableSerialOps<Std<T, false>, Final<Std<T, false>, Result>, V, SerialVarianceScan<T, Std<T, false>, Result, V>> {};
 template <class T, class Result, int V>
 struct SerialColumnOps<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> {
     static const bool uses_table = true;

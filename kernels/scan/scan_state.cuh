@@ -46,27 +46,23 @@ template <class T, bool Max, bool SkipNan> struct ScanStep<MinMax<T, Max, SkipNa
 };
 
 // One element more of a variance (Welford 1962): a merge with the state of one element, most of which the compiler knows.
-template <class T, bool SkipNan, class Spread> struct MomentsScanStep {
-    typedef typename Spread::State State;
+template <class T, bool SkipNan, bool Root> struct ScanStep<Variance<T, SkipNan, Root>> {
+    typedef typename Variance<T, SkipNan, Root>::State State;
     static GR_HD State of(State state, T x, i64 = 0) {
         const f64 element = cast<f64>(x);
         if (SkipNan && element != element) return state;
         return merge(state, {1, {element}, element - element});  // NaN where the element is not finite
     }
 };
-template <class T, bool SkipNan> struct ScanStep<Var<T, SkipNan>> : MomentsScanStep<T, SkipNan, Var<T, SkipNan>> {};
-template <class T, bool SkipNan> struct ScanStep<Std<T, SkipNan>> : MomentsScanStep<T, SkipNan, Std<T, SkipNan>> {};
-template <class Real, bool SkipNan, class Spread> struct ComplexMomentsScanStep {
+template <class Real, bool SkipNan> struct ScanStep<ComplexMoments<Real, SkipNan>> {
     static GR_HD ComplexMoments2 of(ComplexMoments2 state, complex<Real> x, i64 = 0) {
         if (SkipNan && is_nan(x)) return state;
         const f64 re = x.re, im = x.im;
-        return Spread::combine(state, {1, re, im, (re - re) + (im - im)});
+        return ComplexMoments<Real, SkipNan>::combine(state, {1, re, im, (re - re) + (im - im)});
     }
 };
 template <class Real, bool SkipNan>
-struct ScanStep<ComplexMoments<Real, SkipNan>> : ComplexMomentsScanStep<Real, SkipNan, ComplexMoments<Real, SkipNan>> {};
-template <class Real, bool SkipNan>
-struct ScanStep<ComplexStd<Real, SkipNan>> : ComplexMomentsScanStep<Real, SkipNan, ComplexStd<Real, SkipNan>> {};
+struct ScanStep<ComplexStd<Real, SkipNan>> : ScanStep<ComplexMoments<Real, SkipNan>> {};
 
 // Elements whose variances have few digits: sums about one mean in binary64 have more than enough.
 template <class T> struct FewDigits { static const bool yes = false; };
@@ -250,14 +246,21 @@ template <class Op> struct ExclusiveState<Segmented<Op>> {
     }
 };
 
+// Goes on behind an element: its result is that of the state with it, or Exclusive of the state before.
+template <class Op, class Emit, bool Exclusive>
+GR_HD auto scan_one(typename Op::State& state, const typename Op::In& x, const f64* option, i64 index = 0) {
+    const typename Op::State before = state;
+    state = ScanStep<Op>::of(before, x, index);
+    return Exclusive ? Emit::of(ExclusiveState<Op>::of(before, x), option) : Emit::of(state, option);
+}
+
 // Operators with much arithmetic for each byte, which are faster where warps that fold overlap with warps that write
 // (pipeline.cuh).
 template <class Op> struct IsComputeBound { static const bool yes = false; };
 template <class Map> struct IsComputeBound<Sum<Map, f64>> { static const bool yes = true; };
 template <class Map> struct IsComputeBound<Sum<Map, Parts<f64>>> { static const bool yes = true; };
 template <class Map, class A> struct IsComputeBound<Mean<Map, A>> { static const bool yes = true; };
-template <class T, bool SkipNan> struct IsComputeBound<Var<T, SkipNan>> { static const bool yes = true; };
-template <class T, bool SkipNan> struct IsComputeBound<Std<T, SkipNan>> { static const bool yes = true; };
+template <class T, bool SkipNan, bool Root> struct IsComputeBound<Variance<T, SkipNan, Root>> { static const bool yes = true; };
 template <class T> struct IsComputeBound<Any<T>> { static const bool yes = true; };
 template <class T> struct IsComputeBound<All<T>> { static const bool yes = true; };
 template <class Op> struct IsComputeBound<Segmented<Op>> { static const bool yes = true; };

@@ -116,11 +116,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         walk.line += Reverse ? -1 : 1;
         begin_line(walk, first, lines);
     }
-    GR_HD Out one(Walk& walk, const In& x) const {
-        const State before = walk.state;
-        walk.state = ScanStep<Op>::of(before, x);
-        return Exclusive ? Emit::of(ExclusiveState<Op>::of(before, x), task.option) : Emit::of(walk.state, task.option);
-    }
+    GR_HD Out one(Walk& walk, const In& x) const { return scan_one<Op, Emit, Exclusive>(walk.state, x, task.option); }
     // Elements that are taken at once while their line goes on: a pack, or single ones.
     static const int N = V > 1 ? V : 4;
     typedef PackScan<Op, Emit, N> Packs;

@@ -89,9 +89,10 @@ template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
     return __byte_perm(low, high, 0x5410);
 }
 
-// A share of every second or third element of a line: of packs of memory those elements are picked that are the operand's. Of wider elements than two bytes asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one
-// and so: maxima of every other bool 181 us and 101, of every third uint8 186 and 117, of every other int16 98 and 86, sums of
-// every other float32 71 and 81.
+// A share of every second or third element of a line: of packs of memory those elements are picked that are the operand's. Of
+// wider elements than two bytes asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one and so: maxima of every
+// other bool 181 us and 101, of every third uint8 186 and 117, of every other int16 98 and 86, sums of every other float32 71 and
+// 81.
 template <bool Second, int Elements, int Size> struct SteppedSpan {
     static const int packs = Elements * Size / 16;
     bool exists;
@@ -203,7 +204,7 @@ struct Element {
 template <int Elements> struct ShareStart {
     u64 line, in_line;
     Offset here;  // where its line begins
-    bool whole, evenly; // all positions of the share are elements; its lines lie evenly apart, along one dimension
+    bool whole, evenly;  // all positions of the share are elements; its lines lie evenly apart, along one dimension
     i64 pitch_a, pitch_b, pitch_out;  // bytes from one of those lines to the next
     GR_HD ShareStart(const Scan& task, i64 first) {
         const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;

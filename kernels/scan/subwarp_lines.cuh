@@ -127,11 +127,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
             put_pack<Out, V>(out + (first + i * V) * size_out, pack);
         }
     }
-    GR_HD Out one(State& state, const In& x) const {
-        const State before = state;
-        state = ScanStep<Op>::of(before, x);
-        return Exclusive ? Emit::of(ExclusiveState<Op>::of(before, x), task.option) : Emit::of(state, task.option);
-    }
+    GR_HD Out one(State& state, const In& x) const { return scan_one<Op, Emit, Exclusive>(state, x, task.option); }
     typedef WholeLineVariance<Op, Emit> WholeLine;
     static const bool whole_lines = !Exclusive && WholeLine::exists;
     // The table, element after element of all lanes, so that neighbouring lanes read neighbouring numbers.

@@ -31,26 +31,14 @@ template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&re
 }
 
 // Rows of columns, with the position of each.
-template <class Op, class Emit, int V, bool Exclusive> struct IndexedColumnScan {
-    typedef typename Op::State State;
-    State state[V];
-    const f64* option;
+template <class Op, class Emit, int V, bool Exclusive> struct IndexedColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
+    typedef AnyColumnScan<Op, Emit, V, Exclusive> Scan;
+    using Scan::Scan;
     i64 index, step;  // of the next row's elements
-    GR_HD IndexedColumnScan(const State (&before)[V], const f64* options) : option(options) {
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = before[j];
-    }
     template <int Count, class In, class Out> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++, index += step)
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                if (Exclusive) to[i].at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from[i].at[j]), option);
-                state[j] = ScanStep<Op>::of(state[j], from[i].at[j], index);
-                if (!Exclusive) to[i].at[j] = Emit::of(state[j], option);
-            }
+        for (int i = 0; i < Count; i++, index += step) Scan::row(from[i], to[i], index);
     }
-    GR_HD State after(int j) const { return state[j]; }
 };
 // As columns are scanned (column_ops.cuh), but for what is checked in another kernel's fold.
 template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
@@ -61,16 +49,13 @@ template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
     typedef typename Conditional<KeepsIndex<Op>::yes, IndexedColumnScan<Op, Emit, V, Exclusive>, Plain>::type Scan;
 };
 
-// Variances are sums about the mean before some elements. Where all digits of binary64 are wanted these are few; else as many as
-// leave results of 32 bits theirs, however many elements come before.
-template <class Op, class Emit> struct Rebases {
-    static const bool all_digits = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8;
-    static const int batches = all_digits ? 1 : 32;
-};
-// Called behind each batch of a line, number `batch`.
+// Called behind each batch of a line, number `batch`. Variances are sums about the mean before some batches. Where all digits of
+// binary64 are wanted these are few; else as many as leave results of 32 bits theirs, however many elements come before.
 template <class Op, class Emit, class Columns> GR_HD void rebase(Columns& scan, u64 batch, const f64* option) {
     if constexpr (ShiftedPowerSums<Op>::exists) {
-        if (batch % Rebases<Op, Emit>::batches != Rebases<Op, Emit>::batches - 1) return;
+        const bool all_digits = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8;
+        const int batches = all_digits ? 1 : 32;
+        if (batch % batches != batches - 1) return;
         const typename Op::State state[1] = {scan.after(0)};
         scan = Columns(state, option);
     }

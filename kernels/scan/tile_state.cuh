@@ -43,77 +43,67 @@ template <int Count> GR_HD void poll_words(const u64* from, u64 (&words)[Count],
                      : "+l"(words[0]), "+l"(words[1]) : "l"(from), "r"((u32)wanted) : "memory");
 #endif
 }
+
 // States made of binary64 numbers alone are published without marks, in half as many bytes. Zero means not yet published; published
 // words are encoded to be non-zero: each is XORed with the bits of one NaN, and a number with those bits becomes another NaN first.
 // H200, 2026-11, with marks and without, of a copy: variances of a line of float64 0.89 and 0.95, of float32 0.93 and 0.96.
 const u64 ZERO_ENCODED = 0x7ff9a5a5c3c35a5bull, SUBSTITUTE_NAN = 0x7ff8000000000000ull;
 GR_HD u64 encoded_nonzero(u64 word) { return (word == ZERO_ENCODED ? SUBSTITUTE_NAN : word) ^ ZERO_ENCODED; }
 GR_HD u64 decoded(u64 word) { return word ^ ZERO_ENCODED; }
-template <class State> struct __align__(128) FloatTileState {
-    static const int words = sizeof(State) / 8, vectors = (words + 1) / 2;
-    u64 at[2 * vectors];
-
-    GR_HD void publish(State state) {
-        Exchanged<State> from(state);
-#pragma unroll
-        for (int i = 0; i < vectors; i++) {
-            u64 to[2] = {};
-#pragma unroll
-            for (int j = 0; j < 2 && 2 * i + j < words; j++)
-                to[j] = encoded_nonzero((u64)from.words[4 * i + 2 * j + 1] << 32 | from.words[4 * i + 2 * j]);
-            publish_words(at + 2 * i, to);
-        }
-    }
-    GR_HD bool read(State& state) const {
-        Exchanged<State> to;
-        bool is_published = true;
-#pragma unroll
-        for (int i = 0; i < vectors; i++) {
-            u64 seen[2];
-            read_words(at + 2 * i, seen);
-#pragma unroll
-            for (int j = 0; j < 2 && 2 * i + j < words; j++) {
-                is_published = is_published && seen[j] != 0;
-                to.words[4 * i + 2 * j] = (u32)decoded(seen[j]);
-                to.words[4 * i + 2 * j + 1] = (u32)(decoded(seen[j]) >> 32);
-            }
-        }
-        state = to.value;
-        return is_published;
-    }
-};
-template <class State> struct TileStateOf { typedef TileState<State> type; };
-template <class A> struct TileStateOf<Parts<A>> { typedef FloatTileState<Parts<A>> type; };
-template <> struct TileStateOf<Twofold> { typedef FloatTileState<Twofold> type; };
-template <class M> struct TileStateOf<Moments2<M>> { typedef FloatTileState<Moments2<M>> type; };
-
-// A published state of at most 16 bytes without marks. Zero means not yet published; published words are encoded to be non-zero:
-// binary64 numbers as above, and a state of one 32-bit word with a one in the upper half.
-template <class State> struct __align__(sizeof(State) <= 8 ? 8 : 16) UnflaggedTileState {
+// A state of one 32-bit word is published with a one in the upper half.
+template <class State, int Align = (sizeof(State) <= 8 ? 8 : 16)> struct __align__(Align) UnflaggedTileState {
     typedef State Value;
-    static const int width = sizeof(State) <= 8 ? 1 : 2;
-    u64 at[width];
+    static const int words = (sizeof(State) + 7) / 8, width = words == 1 ? 1 : 2, all = (words + width - 1) / width * width;
+    u64 at[all];
 
     // One lane calls. Other blocks see the state eventually.
     GR_HD void publish(State state) {
         Exchanged<State> from(state);
-        u64 to[width];
 #pragma unroll
-        for (int i = 0; i < width; i++) {
-            const u64 word = (u64)from.words[(2 * i + 1) % from.count] << 32 | from.words[2 * i];
-            to[i] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : encoded_nonzero(word);
+        for (int i = 0; i < all; i += width) {
+            u64 to[width] = {};
+#pragma unroll
+            for (int j = 0; j < width && i + j < words; j++) {
+                const u64 word = (u64)from.words[(2 * (i + j) + 1) % from.count] << 32 | from.words[2 * (i + j)];
+                to[j] = sizeof(State) <= 4 ? 1ull << 32 | from.words[0] : encoded_nonzero(word);
+            }
+            publish_words(at + i, to);
         }
-        publish_words(at, to);
     }
-    static GR_HD bool is_published(const u64 (&polled)[width]) { return polled[0] != 0 && polled[width - 1] != 0; }
-    static GR_HD State state_of(const u64 (&polled)[width]) {
+    static GR_HD bool is_published(const u64 (&polled)[all]) {
+        static_assert(words <= 2, "of more words the last may be none");
+        return polled[0] != 0 && polled[all - 1] != 0;
+    }
+    static GR_HD State state_of(const u64 (&seen)[all]) {
         Exchanged<State> to;
 #pragma unroll
         for (int i = 0; i < to.count; i++)
-            to.words[i] = (u32)((sizeof(State) <= 4 ? polled[0] : decoded(polled[i / 2])) >> (i % 2 * 32));
+            to.words[i] = (u32)((sizeof(State) <= 4 ? seen[0] : decoded(seen[i / 2])) >> (i % 2 * 32));
         return to.value;
     }
+    // True where the state, of more than one word, has been published, which then is in `state`.
+    GR_HD bool read(State& state) const {
+        Exchanged<State> to;
+        bool there = true;
+#pragma unroll
+        for (int i = 0; i < all; i += 2) {
+            u64 seen[2];
+            read_words(at + i, seen);
+#pragma unroll
+            for (int j = 0; j < 2 && i + j < words; j++) {
+                there = there && seen[j] != 0;
+                to.words[2 * (i + j)] = (u32)decoded(seen[j]);
+                to.words[2 * (i + j) + 1] = (u32)(decoded(seen[j]) >> 32);
+            }
+        }
+        state = to.value;
+        return there;
+    }
 };
+template <class State> struct TileStateOf { typedef TileState<State> type; };
+template <class A> struct TileStateOf<Parts<A>> { typedef UnflaggedTileState<Parts<A>, 128> type; };
+template <> struct TileStateOf<Twofold> { typedef UnflaggedTileState<Twofold, 128> type; };
+template <class M> struct TileStateOf<Moments2<M>> { typedef UnflaggedTileState<Moments2<M>, 128> type; };
 
 // All lanes of a warp call. Reads Count tile states, all before any is waited for, and waits for the wanted ones.
 template <class Op, int Count, class Published>

@@ -13,6 +13,17 @@ template <class Op, int Lanes> GR_HD typename Op::State warp_scan(typename Op::S
     return state;
 }
 
+// All lanes of the warp call. The same of 32 lanes, but that a lane's scan begins at lane `first`, which is not behind it.
+template <class Op> GR_HD typename Op::State warp_scan_from(typename Op::State state, u32 first) {
+    const u32 lane = threadIdx.x % 32;
+#pragma unroll
+    for (u32 up = 1; up < 32; up *= 2) {
+        const typename Op::State earlier = shuffle_up(0xffffffffu, state, (int)up, 32);
+        if (lane >= first + up) state = Op::combine(earlier, state);
+    }
+    return state;
+}
+
 // All lanes of the warp call. What lies before this lane in its sub-warp of Lanes lanes, given the sub-warp's inclusive
 // scan.
 template <class Op, int Lanes> GR_HD typename Op::State lane_before(typename Op::State inclusive) {
