@@ -519,7 +519,7 @@ def test_bools_are_counted_and_found_by_their_truth(shape):
 @pytest.mark.parametrize("name", ["minimum", "maximum", "fmin", "fmax"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extrema_of_wide_columns_are_numpys(dtype, name):
-    for shape in [(3, 2, 64), (2, 9, 300), (1, 70, 5000), (4, 6, 257)]:
+    for shape in [(40, 2, 64), (2, 9, 300), (1, 70, 5000), (4, 6, 257)]:
         x = numbers(shape, dtype).round(1)
         y = x.copy()
         y[np.random.default_rng(0).random(shape) < 0.3] = np.nan
