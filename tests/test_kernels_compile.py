@@ -125,7 +125,7 @@ def drawn(calls: dict[str, Call]) -> list[tuple[str, str]]:
         by_kernel.setdefault(chosen(name).kernel, {})[calls[name].row.name] = name
     sample = []
     for _, by_row in sorted(by_kernel.items()):
-        for architecture in ARCHITECTURES:
+        for architecture in sorted(ARCHITECTURES, key=lambda a: a != MAIN):  # which a kernel of one row is drawn for
             share = -(-len(by_row) // 6) if architecture == MAIN else min(1, len(by_row))
             sample += [(architecture, by_row.pop(row)) for row in draw.sample(sorted(by_row), share)]
     return sample
