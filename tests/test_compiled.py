@@ -530,3 +530,18 @@ def test_extrema_of_wide_columns_are_numpys(dtype, name):
             np.testing.assert_array_equal(found, getattr(np, name).reduce(block, axis=1))
     assert native.best("add", x) is None and native.best(name, x[..., :63]) is None
     assert native.best(name, x.astype("i8")) is None
+
+
+@needs_loops
+@pytest.mark.parametrize(
+    ("shape", "axis"), [((6400, 20), 0), ((1000, 2000), 0), ((300, 64), 1), ((200, 40), 1), ((90, 700), 1)]
+)
+def test_gaps_where_a_cell_begins_do_no_harm_to_others(shape, axis):
+    """Deviations are measured from the mean of what a cell begins with: of all, where that is but NaN."""
+    x = 1e6 + np.random.default_rng(0).normal(size=shape) * 1e-3
+    gap = [3, 3]
+    gap[axis] = slice(0, -(-shape[axis] // 64) + 20)
+    x[tuple(gap)] = np.nan
+    found = chunk.results((x,), operators.get("nanvar").bind(x.dtype), (axis,))
+    wide = x.astype(np.longdouble) - 1_000_000
+    np.testing.assert_allclose(found, np.nanvar(wide, axis=axis, keepdims=True).astype("f8"), rtol=1e-10)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import tracemalloc
 import warnings
+from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
 
@@ -31,7 +32,7 @@ from strategies import (
 from tiers import one_in
 
 import gpureduce_dask as gr
-from gpureduce_dask import errors
+from gpureduce_dask import chunk, errors
 from gpureduce_dask.chunk import Place
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import stack, tiles
@@ -798,3 +799,29 @@ def test_both_parts_of_complex_numbers_are_read_at_once(name, dtype):
         for axes in ((1,), (0, 2), (0, 1, 2)):
             want = getattr(np, name)(each.astype("c16"), axis=axes, keepdims=True)
             np.testing.assert_allclose(run(name, each, axes), want, rtol=1e-6 if dtype == "c8" else 1e-9)
+
+
+def test_operators_without_a_hash_are_reduced():
+    """Lists among what a row is made of."""
+    row = get("sum")
+    for monoid in (replace(row, identity=[0, 0]), replace(row, options=(("table", [1, 2]),), finalise=of_options)):
+        bound = monoid.bind("f8")
+        with pytest.raises(TypeError):
+            hash(bound)
+        assert chunk.results((np.ones((3, 4)),), bound, (1,)).tolist() == [[4.0]] * 3
+
+
+def of_options(state, dtype, table):
+    return get("sum").finalise(state, dtype)
+
+
+def test_positions_of_rows_with_gaps_take_no_copy_of_the_chunk():
+    x = RNG.random((600, 4003))[:, :-3]
+    bound = get("argmax").bind(x.dtype)
+    chunk.results((x,), bound, (1,))
+    tracemalloc.start()
+    found = chunk.results((x,), bound, (1,))
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(found[:, 0], x.argmax(1))
+    assert most < x.nbytes / 8

@@ -54,7 +54,8 @@ MAPPED_BYTES = 1 << 23  # give values of so many bytes: fewer are computed faste
 COPIED_BYTES = 1 << 20  # of a tile that is copied: smaller ones take more calls, larger ones more memory
 SHORT = 32  # elements of a row, or cells of a column, up to which turning pays
 COMPARED = 128  # bytes of such a row, for folds that compare, and that count what is true
-LOOKED_UP = 224  # and for those that look up positions
+LOOKED_UP = 224  # and for those that look up positions,
+COUNTED = 8  # and that count in compiled loops
 PENDING = 32  # states that wait to be combined together, by halves, where they are
 PENDING_CELLS = 1 << 9  # of so few cells that a call costs more than its work
 BLOCK = 1 << 22  # bytes of chunks of which some cells are reduced together: by 1 MiB, calls cost as much as the sums
@@ -69,8 +70,11 @@ WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: sho
 
 @dataclass(frozen=True)
 class Way:
-    """How chunks are read for an operator, whatever their shapes: ``maps`` are those of all parts, or none where one of
-    them takes elements as they are; ``are_sums`` says that states are added, and ``are_compiled`` that loops do all."""
+    """How chunks are read for an operator, whatever their shapes.
+
+    ``maps`` are those of all parts, or none where one of them takes elements as they are. ``are_sums`` says that states
+    are added, ``are_compiled`` that loops do all, and ``by_short_rows`` that states of short rows may be folded.
+    """
 
     budget: Budget
     maps: tuple[Map, ...]
@@ -78,26 +82,32 @@ class Way:
     is_ordered: bool
     are_sums: bool
     are_compiled: bool
+    by_short_rows: bool
 
 
 def way_of(bound: Bound) -> Way:
     """How chunks are read for this operator: found once, for it takes as long as a small chunk."""
-    return _way(bound, native.library() is not None)
+    asked = Way, native.library() is not None
+    if asked not in bound.known:
+        bound.known[asked] = _way(bound, asked[1])
+    found: Way = bound.known[asked]
+    return found
 
 
-@lru_cache(maxsize=256)
 def _way(bound: Bound, has_loops: bool) -> Way:
     parts = bound.parts
     maps = tuple(of for part in parts if (of := map_of(part)) is not None)
     are_added = all(part.monoid.fold in ADDED for part in parts)
     compiled = [has_loops and _has_loops(part, part.elements[0]) for part in parts]
+    are_sums = are_added and all(c or native.adds(p.elements[0]) for p, c in zip(parts, compiled, strict=True))
     return Way(
         _budget(bound),
         maps if len(maps) == len(parts) else (),
         any(part.indexed or part.monoid.fold is None for part in parts),
         not bound.monoid.commutative,
-        are_added and all(c or native.adds(part.elements[0]) for part, c in zip(parts, compiled, strict=True)),
+        are_sums,
         are_added and all(compiled),
+        are_sums or (len(parts) == 1 and bound.elements[0].itemsize == 8),
     )
 
 
@@ -147,7 +157,7 @@ def reduce(
     )
     is_whole = layout.direct and (not way.are_sums or math.prod(layout.extents) >= LARGE)
     is_whole = is_whole or (is_mapped and not layout.keeps_between)  # a tile's values lie as it does, but without gaps
-    separate = () if is_whole or placed or ordered else layout.separate_axes(shape)
+    separate = () if is_whole or placed or ordered else layout.separate_axes(shape, way.by_short_rows)
     if separate:
         folded = reduce(given, bound, tuple(a for a in axes if a not in separate), place)
         for axis in separate:
@@ -272,8 +282,9 @@ def _short(bound: Bound) -> int:
     fold = bound.monoid.fold
     if fold is None:
         return SHORT
-    counted = fold in COUNTING and bound.elements[0].kind == "b" and native.library() is None
-    size = LOOKED_UP if fold in POSITIONS else COMPARED if fold in ACROSS or counted else 0
+    size = LOOKED_UP if fold in POSITIONS else COMPARED if fold in ACROSS else 0
+    if fold in COUNTING and bound.elements[0].kind == "b":
+        size = COMPARED if native.library() is None else COUNTED
     return min(SHORT, size // bound.elements[0].itemsize)
 
 

@@ -76,7 +76,7 @@ class Tiling:
     direct: bool = False
     turned: bool = False  # a copy holds rows as columns, or columns as rows
 
-    def separate_axes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def separate_axes(self, shape: tuple[int, ...], by_short_rows: bool) -> tuple[int, ...]:
         """The chunk's reduced axes whose elements' states are folded afterwards; none where these would not be few.
 
         Axes that do not lie together would be copied; states of the others take less time to fold. Those axes are the
@@ -92,10 +92,10 @@ class Tiling:
         total, apart = math.prod(shape), abs(self.reduced[-2].strides[0])
         cells = math.prod(shape[a] for a in self.kept)
         width = size * math.prod(d.size for d in (*self.outer, *self.inner) if abs(d.strides[0]) < apart)
-        few = FEW_OF_LARGE if total >= LARGE else FEW
+        few = FEW_OF_LARGE if by_short_rows and total >= LARGE else FEW
         of_rows = total // size if size >= few else total
         of_columns = cells * size if width >= RUN and total >= DEEP * cells * size else total
-        if of_columns < of_rows:
+        if of_columns < (of_rows if size >= FEW else total):  # short rows take longer than columns
             return tuple(reduced[-count:])
         return tuple(reduced[:-count]) if of_rows < total else ()
 

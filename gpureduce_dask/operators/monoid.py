@@ -210,6 +210,11 @@ class Bound:
     def _hash(self) -> int:
         return hash((self.monoid, self.dtypes, self.dtype))
 
+    @cached_property
+    def known(self) -> dict[Any, Any]:
+        """What others have found out about it, by what they asked. It ends with this object, and does not travel."""
+        return {}
+
     @property
     def name(self) -> str:
         return self.monoid.name

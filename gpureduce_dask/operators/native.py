@@ -48,6 +48,7 @@ SPREAD = ("f4", "f8", *INTEGERS)  # of whose elements there are variances, and e
 SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
 TABLES = 4  # of counts, as in histogram.c
 EXTREMA = frozenset(["minimum", "maximum", "fmin", "fmax"])
+FEW_BOOLS = 8  # of a column, below which NumPy finds extrema as fast
 WIDE = 64  # columns from which on compiled loops find extrema
 ROW = 128  # elements of a row below which several reductions, one after another, take no longer
 F8 = np.dtype(np.float64)
@@ -94,12 +95,12 @@ def adds(dtype: DType) -> bool:
 
 
 def integer_sums(block: Array) -> Array | None:
-    """The sums over the middle axis of a block of integers of up to 32 bits, in 64 bits; None if not done here."""
-    loops = _loops_for(block) if adds(block.dtype) else None
+    """The sums over the middle axis of a block of integers of up to 32 bits or of bools; None if not done here."""
+    loops = _loops_for(block) if block.dtype.kind == "b" or adds(block.dtype) else None
     if loops is None:
         return None
     outer, _, inner = block.shape
-    found = np.empty((outer, inner), np.int64 if block.dtype.kind == "i" else np.uint64)
+    found = np.empty((outer, inner), np.uint64 if block.dtype.kind == "u" else np.int64)
     _reduce(loops[f"isum_{block.dtype.name}"], block, block.shape, found)
     return found
 
@@ -211,11 +212,11 @@ def grouped(block: Array, codes: Array, groups: int, skip: bool) -> tuple[Array,
     if loops is None:
         return None
     shape = block.shape[0], groups, block.shape[2]
-    total, count = np.zeros(shape), np.zeros(shape, np.int64) if skip else None
+    total, gaps = np.zeros(shape), np.zeros(shape, np.int64) if skip else None
     labels = np.ascontiguousarray(codes, np.int64)
     name, several = f"grouped{'_present' if skip else ''}_{block.dtype.name}", ctypes.c_int64(groups)
-    _reduce(loops[name], block, block.shape, labels, several, total, *(() if count is None else (count,)))
-    return total, count
+    _reduce(loops[name], block, block.shape, labels, several, total, *(() if gaps is None else (gaps,)))
+    return total, None if gaps is None else np.bincount(labels, minlength=groups)[:, None] - gaps
 
 
 @dataclass(frozen=True)
@@ -257,12 +258,6 @@ def row_summary(block: Array, what: int, pivot: Array | None) -> RowSummary | No
     return found
 
 
-def ones(block: Array) -> Array:
-    """Bools as bytes of 0 and 1: their own may be any."""
-    found: Array = (block.view(np.uint8) != 0).view(np.uint8)
-    return found
-
-
 def finds_extrema(dtype: DType) -> bool:
     """True where :func:`extrema` takes elements of this dtype."""
     return (dtype.kind == "b" or f"{dtype.kind}{dtype.itemsize}" in SPREAD) and library() is not None
@@ -276,13 +271,14 @@ def extrema(name: str, block: Array) -> State | None:
     """
     if block.dtype.kind != "f":
         name = name.removeprefix("nan")
-    is_done = finds_extrema(block.dtype) and 1 < block.shape[1] < 2**31 and block.shape[2] > 1
+    least = FEW_BOOLS if block.dtype.kind == "b" else 2
+    is_done = finds_extrema(block.dtype) and least <= block.shape[1] < 2**31 and block.shape[2] > 1
     loops = _loops_for(block) if is_done else None
     if loops is None:
         return None
     shape, dtype = (block.shape[0], block.shape[2]), block.dtype
     if dtype.kind == "b":
-        block = ones(block)
+        block = (block.view(np.uint8) != 0).view(np.uint8)  # a bool's byte may be any but 0
     best, at = np.empty(shape, block.dtype), np.empty(shape, np.int64)
     _reduce(loops[f"{name}_columns_{block.dtype.name}"], block, block.shape, best, at)
     return best.view(dtype), at

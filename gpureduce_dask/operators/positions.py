@@ -137,10 +137,11 @@ def search(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> Array:
 
 
 def pick(arg: Callable[..., Array], best: np.ufunc, rows: Array) -> tuple[Array, Array]:
-    """Each row's extremum and where it is. Of short rows a few at a time: their extrema are read while in cache."""
+    """Each row's extremum and where it is. Of short rows a few at a time: their extrema are read while in cache. So are
+    rows with gaps, of which NumPy copies what it is given."""
     outer, n = rows.shape
     values, at = np.empty(outer, rows.dtype), np.empty(outer, I8)
-    step = max(PANEL // n, 1) if n < MANY else outer
+    step = max(PANEL // n, 1) if n < MANY or not rows.flags.c_contiguous else outer
     lines = np.arange(step)
     for start in range(0, outer, step):
         part, here = rows[start : start + step], slice(start, start + step)

@@ -1,4 +1,4 @@
-// Sums of narrow integers, exact in 64 bits, in one read. Those of 8 and 16 bits are added to words of 32, of which vectors
+// Sums of narrow integers and of bools, exact in 64 bits, in one read. Those of 8 and 16 bits are added to words of 32, of which vectors
 // hold twice as many, for as many rows as cannot leave them. Of blocks of any length and width, as sums of floats are.
 #include "strips.h"
 
@@ -9,12 +9,12 @@ enum {
     BYTES = 1 << 23 // and of 8 bits
 };
 
-// T elements, A the words that they are added to, so many elements before these are added to the sums.
-#define INTEGER_SUM(NAME, T, A, MOST)                                                                                  \
+// T elements, A the words that they are added to, so many elements before these are added to the sums; VALUE of each.
+#define INTEGER_SUM(NAME, T, A, MOST, VALUE)                                                                           \
     INLINE void add_##NAME(const char *rows, const int rounds, int64_t stride, int64_t width, A *restrict a) {         \
         for (int64_t j = 0; j < width; j++) {                                                                          \
             A sum = a[j];                                                                                              \
-            _Pragma("GCC unroll 4") for (int i = 0; i < rounds; i++) sum += ((const T *)(rows + i * stride))[j];       \
+            _Pragma("GCC unroll 4") for (int i = 0; i < rounds; i++) sum += VALUE(((const T *)(rows + i * stride))[j]);\
             a[j] = sum;                                                                                                \
         }                                                                                                              \
     }                                                                                                                  \
@@ -23,7 +23,7 @@ enum {
         for (int64_t i = 0; i < n; i += (MOST)) {                                                                      \
             const int64_t some = least(n - i, (MOST));                                                                 \
             A part = 0;                                                                                                \
-            for (int64_t k = 0; k < some; k++) part += x[i + k];                                                       \
+            for (int64_t k = 0; k < some; k++) part += VALUE(x[i + k]);                                                \
             sum += part;                                                                                               \
         }                                                                                                              \
         return sum;                                                                                                    \
@@ -51,15 +51,16 @@ enum {
                     for (int64_t j = 0; j < cells; j++) sum[j] += a[k * cells + j];                                    \
                 for (int64_t k = 0; k < rest; k++)                                                                     \
                     for (int64_t j = 0; j < cells; j++)                                                                \
-                        sum[j] += ((const T *)(from + (full * side + k) * stride))[j];                                 \
+                        sum[j] += VALUE(((const T *)(from + (full * side + k) * stride))[j]);                          \
                 i += some;                                                                                             \
             }                                                                                                          \
         })                                                                                                             \
     }
 
-INTEGER_SUM(int8, int8_t, int32_t, BYTES)
-INTEGER_SUM(uint8, uint8_t, uint32_t, BYTES)
-INTEGER_SUM(int16, int16_t, int32_t, HALVES)
-INTEGER_SUM(uint16, uint16_t, uint32_t, HALVES)
-INTEGER_SUM(int32, int32_t, int64_t, INT64_MAX / NARROW)
-INTEGER_SUM(uint32, uint32_t, uint64_t, INT64_MAX / NARROW)
+INTEGER_SUM(int8, int8_t, int32_t, BYTES, )
+INTEGER_SUM(uint8, uint8_t, uint32_t, BYTES, )
+INTEGER_SUM(int16, int16_t, int32_t, HALVES, )
+INTEGER_SUM(uint16, uint16_t, uint32_t, HALVES, )
+INTEGER_SUM(int32, int32_t, int64_t, INT64_MAX / NARROW, )
+INTEGER_SUM(uint32, uint32_t, uint64_t, INT64_MAX / NARROW, )
+INTEGER_SUM(bool, uint8_t, uint32_t, BYTES, 0 !=) // whose bytes may be any

@@ -3,6 +3,7 @@
 // rows of memory that follow one another are added side by side, so that vectors are full. Which elements are added to
 // which depends on the shape alone, and so do the bits of a sum.
 #include <string.h>
+#include "masked.h"
 #include "strips.h"
 
 enum {
@@ -54,26 +55,6 @@ INLINE int64_t strip_of(int64_t inner, const int more) { return more && inner > 
 
 FOLD(double, double)
 FOLD(count, int64_t)
-
-// A number where the mask has ones, else zero. Of a choice between the two compilers make jumps.
-INLINE double masked(double value, int64_t mask) {
-    int64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    bits &= mask;
-    memcpy(&value, &bits, sizeof bits);
-    return value;
-}
-
-// The same of the narrower type, before it becomes wide: of half the words.
-INLINE double masked_narrow(float value, int64_t mask) {
-    int32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    bits &= (int32_t)mask;
-    memcpy(&value, &bits, sizeof bits);
-    return value;
-}
-#define NARROW(x) _Generic((x), float: 1, default: 0)
-#define MASKED(x, mask) _Generic((x), float: masked_narrow, default: masked)(x, mask)
 
 #define TAKE(NAME, TYPE)                                                                                               \
     /* Adds one vector of each of so many rows to the lanes from j on; of those elements alone that are not among the  \
@@ -174,7 +155,7 @@ INLINE double masked_narrow(float value, int64_t mask) {
     }
 
 // What a row of neighbours adds up to, at least as many as there are lanes, in registers: of short rows a strip's states
-// would take longer than the elements do. Stretches go into a pair.
+// would take longer than the elements do.
 #define ROW(NAME, TYPE)                                                                                                \
     INLINE void stretch_##NAME(const TYPE *restrict x, int64_t n, double pivot, double *sum, double *square,           \
                                int64_t *here, const int skip, const int squares) {                                     \
@@ -196,12 +177,12 @@ INLINE double masked_narrow(float value, int64_t mask) {
         if (skip) fold_count(there, LANES, 1);                                                                         \
         if (skip) *here += there[0];                                                                                   \
     }                                                                                                                  \
-    INLINE void row_##NAME(const TYPE *restrict x, int64_t n, double pivot, double *hi, double *lo, double *square,    \
-                           int64_t *here, const int skip, const int squares) {                                         \
+    /* The sum of a long one: those of stretches go into a pair. */                                                    \
+    INLINE void long_row_##NAME(const TYPE *restrict x, int64_t n, double *hi, double *lo) {                           \
         double high = 0, low = 0, sum;                                                                                 \
         for (int64_t i = 0, some; i < n; i += some) {                                                                  \
             some = n - i < 2 * LONG ? n - i : LONG;                                                                    \
-            stretch_##NAME(x + i, some, pivot, &sum, square, here, skip, squares);                                     \
+            stretch_##NAME(x + i, some, 0, &sum, NULL, NULL, 0, 0);                                                    \
             ADD_TO_PAIR(high, low, sum)                                                                                \
         }                                                                                                              \
         low = high - high == 0 ? low : 0;                                                                              \
@@ -247,7 +228,7 @@ INLINE double masked_narrow(float value, int64_t mask) {
                             double *hi, double *lo, int64_t *count, const int skip) {                                  \
         Lanes a;                                                                                                       \
         Totals t;                                                                                                      \
-        if (inner == 1 && n >= LANES && n < 2 * LONG) {                                                                \
+        if (inner == 1 && n >= (skip ? 2 * LANES : LANES) && n < 2 * LONG) {                                           \
             for (int64_t row = 0; row < outer; row++) {                                                                \
                 int64_t here = 0;                                                                                      \
                 stretch_##NAME((const T *)(rows + row * step[0]), n, 0, hi + row, NULL, &here, skip, 0);               \
@@ -256,12 +237,9 @@ INLINE double masked_narrow(float value, int64_t mask) {
             if (lo) memset(lo, 0, (size_t)outer * sizeof *lo);                                                         \
             return;                                                                                                    \
         }                                                                                                              \
-        if (inner == 1 && n >= LANES) {                                                                                \
-            for (int64_t row = 0; row < outer; row++) {                                                                \
-                int64_t here = 0;                                                                                      \
-                row_##NAME((const T *)(rows + row * step[0]), n, 0, hi + row, lo ? lo + row : NULL, NULL, &here, skip, 0);\
-                if (skip) count[row] = here;                                                                           \
-            }                                                                                                          \
+        if (inner == 1 && !skip && n >= LANES) {                                                                       \
+            for (int64_t row = 0; row < outer; row++)                                                                  \
+                long_row_##NAME((const T *)(rows + row * step[0]), n, hi + row, lo ? lo + row : NULL);                 \
             return;                                                                                                    \
         }                                                                                                              \
         if (inner >= NARROW && !skip && n <= FEW) {                                                                    \
@@ -311,14 +289,13 @@ INLINE void settle(double there, double pivot, double first, double *restrict me
 #define SPREAD(NAME, T)                                                                                                \
     INLINE void spread_row_##NAME(const T *x, int64_t n, double *count, double *mean, double *lost, double *m2,        \
                                   const int skip) {                                                                    \
-        const int64_t share = n < SHARE * LANES ? LANES : (n + SHARE - 1) / SHARE;                                     \
-        double pivot = 0, first, low, square = 0;                                                                      \
-        int64_t here = 0;                                                                                              \
-        row_##NAME(x, share, 0, &pivot, NULL, NULL, &here, skip, 0);                                                   \
-        if (skip && !here) row_##NAME(x, n, 0, &pivot, NULL, NULL, &here, skip, 0);                                    \
+        double pivot, first, low, square = 0;                                                                          \
+        int64_t here = 0, share = LANES;                                                                               \
+        stretch_##NAME(x, share, 0, &pivot, NULL, &here, skip, 0);                                                     \
+        if (skip && !here) stretch_##NAME(x, share = n, 0, &pivot, NULL, &here, skip, 0);                              \
         pivot /= !skip ? (double)share : (double)(here > 1 ? here : 1);                                                \
         here = 0;                                                                                                      \
-        row_##NAME(x, n, pivot, &first, &low, &square, &here, skip, 1);                                                \
+        stretch_##NAME(x, n, pivot, &first, &square, &here, skip, 1);                                                  \
         *count = (double)(skip ? here : n);                                                                            \
         settle(*count, pivot, first, mean, &low, &square);                                                             \
         if (lost) *lost = low;                                                                                         \
@@ -328,7 +305,7 @@ INLINE void settle(double there, double pivot, double first, double *restrict me
                                double *count, double *mean, double *lost, double *m2, const int skip) {                \
         Lanes a;                                                                                                       \
         Totals t;                                                                                                      \
-        if (inner == 1 && n > SHORT) {                                                                                 \
+        if (inner == 1 && n > SHORT && n < 2 * LONG) {                                                                 \
             for (int64_t row = 0; row < outer; row++)                                                                  \
                 spread_row_##NAME((const T *)(rows + row * step[0]), n, count + row, mean + row,                       \
                                   lost ? lost + row : NULL, m2 + row, skip);                                           \
@@ -342,12 +319,14 @@ INLINE void settle(double there, double pivot, double first, double *restrict me
                 if (all) break;                                                                                        \
                 all = 1;                                                                                               \
                 if (skip && end < n) for (int64_t j = 0; j < cells; j++) all &= t.here[j] != 0;                        \
+                if (!all) continue; /* with all elements, about zero as before */                                      \
                 for (int64_t j = 0; j < cells; j++)                                                                    \
                     a.pivot[j] = t.hi[j] / (!skip ? (double)end : (double)(t.here[j] > 1 ? t.here[j] : 1));            \
             }                                                                                                          \
             for (int64_t j = 0; j < cells; j++) {                                                                      \
                 a.sum[j] = (double)(skip ? t.here[j] : n);                                                             \
-                settle(a.sum[j], a.pivot[j], t.hi[j], t.hi + j, t.lo + j, t.square + j);                               \
+                const double first = t.hi[j] - t.hi[j] == 0 ? t.hi[j] + t.lo[j] : t.hi[j];                             \
+                settle(a.sum[j], a.pivot[j], first, t.hi + j, t.lo + j, t.square + j);                                 \
             }                                                                                                          \
             for (int64_t j = 0; j < cells; j++) count[at + j] = a.sum[j];                                              \
             for (int64_t j = 0; j < cells; j++) mean[at + j] = t.hi[j];                                                \
@@ -363,10 +342,11 @@ INLINE void settle(double there, double pivot, double first, double *restrict me
 // Of a row its elements' sums of deviations from a pivot, and of their squares.
 #define DEVIATIONS(NAME, T)                                                                                            \
     EACH_PROCESSOR void deviations_##NAME(const T *x, int64_t n, const double *pivot, double *first, double *second) { \
-        double low;                                                                                                    \
-        int64_t here = 0;                                                                                              \
-        *second = 0;                                                                                                   \
-        row_##NAME(x, n, *pivot, first, &low, second, &here, 0, 1);                                                    \
+        Lanes a;                                                                                                       \
+        Totals t;                                                                                                      \
+        a.pivot[0] = *pivot;                                                                                           \
+        total_##NAME((const char *)x, n, sizeof(T), 1, &a, &t, 0, 1);                                                  \
+        *first = t.hi[0], *second = t.square[0];                                                                       \
     }
 
 #define FLOATS(NAME, T)                                                                                                \
