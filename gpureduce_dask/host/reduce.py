@@ -22,6 +22,7 @@ from ..operators.monoid import Array, Bound, DType, State
 from ..operators.table import (
     ACROSS,
     ADDED,
+    BY_SHORT_ROWS,
     COMPILED,
     COMPILED_DTYPES,
     COUNTING,
@@ -87,10 +88,8 @@ class Way:
 
 def way_of(bound: Bound) -> Way:
     """How chunks are read for this operator: found once, for it takes as long as a small chunk."""
-    asked = Way, native.library() is not None
-    if asked not in bound.known:
-        bound.known[asked] = _way(bound, asked[1])
-    found: Way = bound.known[asked]
+    known, asked = bound.known, (Way, native.library() is not None)
+    found: Way = known.get(asked) or known.setdefault(asked, _way(bound, asked[1]))
     return found
 
 
@@ -107,7 +106,7 @@ def _way(bound: Bound, has_loops: bool) -> Way:
         not bound.monoid.commutative,
         are_sums,
         are_added and all(compiled),
-        are_sums or (len(parts) == 1 and bound.elements[0].itemsize == 8),
+        are_sums or (bound.elements[0].itemsize == 8 and len(parts) == 1 and bound.monoid.fold in BY_SHORT_ROWS),
     )
 
 

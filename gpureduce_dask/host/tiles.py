@@ -95,7 +95,7 @@ class Tiling:
         few = FEW_OF_LARGE if by_short_rows and total >= LARGE else FEW
         of_rows = total // size if size >= few else total
         of_columns = cells * size if width >= RUN and total >= DEEP * cells * size else total
-        if of_columns < (of_rows if size >= FEW else total):  # short rows take longer than columns
+        if of_columns < of_rows:
             return tuple(reduced[-count:])
         return tuple(reduced[:-count]) if of_rows < total else ()
 

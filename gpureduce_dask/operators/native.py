@@ -49,7 +49,7 @@ SUM, DEVIATIONS, LOW, HIGH = 1, 2, 4, 8  # of several reductions at once
 TABLES = 4  # of counts, as in histogram.c
 EXTREMA = frozenset(["minimum", "maximum", "fmin", "fmax"])
 FEW_BOOLS = 8  # of a column, below which NumPy finds extrema as fast
-WIDE = 64  # columns from which on compiled loops find extrema
+WIDE, DEEP = 64, 10  # columns, and rows of them, from which on compiled loops find extrema
 ROW = 128  # elements of a row below which several reductions, one after another, take no longer
 F8 = np.dtype(np.float64)
 
@@ -212,11 +212,13 @@ def grouped(block: Array, codes: Array, groups: int, skip: bool) -> tuple[Array,
     if loops is None:
         return None
     shape = block.shape[0], groups, block.shape[2]
-    total, gaps = np.zeros(shape), np.zeros(shape, np.int64) if skip else None
+    total, count = np.zeros(shape), np.zeros(shape, np.int64) if skip else None
     labels = np.ascontiguousarray(codes, np.int64)
     name, several = f"grouped{'_present' if skip else ''}_{block.dtype.name}", ctypes.c_int64(groups)
-    _reduce(loops[name], block, block.shape, labels, several, total, *(() if gaps is None else (gaps,)))
-    return total, None if gaps is None else np.bincount(labels, minlength=groups)[:, None] - gaps
+    _reduce(loops[name], block, block.shape, labels, several, total, *(() if count is None else (count,)))
+    if count is not None and shape[2] > 1:  # the loops have counted gaps
+        count = np.bincount(labels, minlength=groups)[:, None] - count
+    return total, count
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ def best(name: str, block: Array) -> Array | None:
 
     Of wide columns of floats, which NumPy reads from memory at half the speed.
     """
-    is_done = name in EXTREMA and block.dtype in ("f4", "f8") and block.shape[2] >= WIDE and block.shape[1] > 1
+    is_done = name in EXTREMA and block.dtype in ("f4", "f8") and block.shape[2] >= WIDE and block.shape[1] >= DEEP
     loops = _loops_for(block) if is_done else None
     if loops is None:
         return None

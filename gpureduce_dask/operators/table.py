@@ -48,7 +48,8 @@ PANELLED |= {counts.fold_present, prod.fold_present, first_last.first_fold, firs
 # Of these the compiled loops take elements of COMPILED_DTYPES, rows that are short side by side; states of ADDED take
 # little time to combine.
 ADDED = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})
-COMPILED = ADDED | {prod.fold, prod.fold_present, moments.fold, moments.fold_present}
+PRODUCTS = frozenset({prod.fold, prod.fold_present})
+COMPILED = ADDED | PRODUCTS | {moments.fold, moments.fold_present}
 COMPILED_DTYPES = ("f4", "f8")
 WIDENING = frozenset({higher_moments.fold})  # of these, what makes temporaries of a panel as wide as float64
 # and a byte or two an element for these, which compare elements with what they found.
@@ -56,6 +57,9 @@ SKIPPING = frozenset({positions.nanmin_fold, positions.nanmax_fold})
 POSITIONS = SKIPPING | {positions.min_fold, positions.max_fold}
 # NumPy compares along short rows element by element, but along columns many at a time.
 ACROSS = POSITIONS | {f for f in STREAMING if f.__module__ == extrema.__name__}
+
+# States of short rows of eight bytes are worth to be folded.
+BY_SHORT_ROWS = (ACROSS | COMPILED) - PRODUCTS
 
 # And of bools these count in bytes.
 COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})

@@ -113,9 +113,10 @@ EACH_COLUMNS(uint32, uint32_t, int32_t)
 EACH_COLUMNS(int64, int64_t, int64_t)
 EACH_COLUMNS(uint64, uint64_t, int64_t)
 
-// What of two stays: the first of equal ones, and NaN, or with the second what is no NaN.
-#define OR_NAN(found, BETTER, v) ((v)BETTER(found)) | ((v) != (v)) ? (v) : (found)
-#define NO_NAN(found, NOT_WORSE, v) ((found)NOT_WORSE(v)) | ((v) != (v)) ? (found) : (v)
+// What of two stays: the last of equal ones, as in NumPy, where zeros differ by their signs; and NaN, or with the second
+// what is no NaN.
+#define OR_NAN(found, NOT_WORSE, v) ((v)NOT_WORSE(found)) | ((v) != (v)) ? (v) : (found)
+#define NO_NAN(found, BETTER, v) ((found)BETTER(v)) | ((v) != (v)) ? (found) : (v)
 
 // best = of each of the cells what stays.
 #define EXTREMA(NAME, T, STAYS, COMPARED)                                                                              \
@@ -143,10 +144,10 @@ EACH_COLUMNS(uint64, uint64_t, int64_t)
     }
 
 #define EACH_EXTREMA(NAME, T)                                                                                          \
-    EXTREMA(minimum_columns_##NAME, T, OR_NAN, <)                                                                      \
-    EXTREMA(maximum_columns_##NAME, T, OR_NAN, >)                                                                      \
-    EXTREMA(fmin_columns_##NAME, T, NO_NAN, <=)                                                                        \
-    EXTREMA(fmax_columns_##NAME, T, NO_NAN, >=)
+    EXTREMA(minimum_columns_##NAME, T, OR_NAN, <=)                                                                     \
+    EXTREMA(maximum_columns_##NAME, T, OR_NAN, >=)                                                                     \
+    EXTREMA(fmin_columns_##NAME, T, NO_NAN, <)                                                                         \
+    EXTREMA(fmax_columns_##NAME, T, NO_NAN, >)
 
 EACH_EXTREMA(float32, float)
 EACH_EXTREMA(float64, double)
