@@ -147,7 +147,7 @@ def trees() -> str:
 
 def host() -> str:
     """The README's table of NumPy chunks."""
-    result = stored("xeon/host.json")
+    result = stored("epyc/host.json")
     known = {(row["op"], row["dtype"], row["axis"]): row["stock_s"] / row["ours_s"] for row in result["host"]}
     columns = [(dtype, axis) for dtype in ("float32", "float64") for axis in (0, 1)]
     rows = [cells(op, *(f"{known[op, *column]:.2f}" for column in columns)) for op in HOST]
@@ -357,7 +357,7 @@ def chunks_picture() -> str:
 def host_picture() -> str:
     """How many times as long stock dask takes for NumPy chunks: a row for each operator, a mark for each dtype and
     axis, as SVG on a light ground."""
-    result = stored("xeon/host.json")
+    result = stored("epyc/host.json")
     known: dict[str, dict[tuple[str, int], float]] = {}
     for row in result["host"]:
         if row["axis"] is not None and ":" not in row["op"]:

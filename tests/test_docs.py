@@ -257,7 +257,7 @@ TABLES = [
     ("kernels", ["h200/kernels.json"], report.into_page),
     ("scans", ["h200/scan_kernels.json"], report.into_page),
     ("one_read", ["h200/one_read.json"], report.into_page),
-    ("numpy", ["xeon/host.json"], host.into_page),
+    ("numpy", ["epyc/host.json"], host.into_page),
     ("numpy", ["epyc/numbagg.json"], numbagg_peer.into_page),
     ("trees", ["h200/trees.json"], partial(trees_report.into_page, picture=TREES)),
     ("trees", ["h200/one_read_trees.json"], partial(trees_report.into_page, picture=None)),
