@@ -260,6 +260,12 @@ def row_summary(block: Array, what: int, pivot: Array | None) -> RowSummary | No
     return found
 
 
+def ones(block: Array) -> Array:
+    """Bools as bytes of 0 and 1: their own may be any."""
+    found: Array = (block.view(np.uint8) != 0).view(np.uint8)
+    return found
+
+
 def finds_extrema(dtype: DType) -> bool:
     """True where :func:`extrema` takes elements of this dtype."""
     return (dtype.kind == "b" or f"{dtype.kind}{dtype.itemsize}" in SPREAD) and library() is not None
@@ -280,7 +286,7 @@ def extrema(name: str, block: Array) -> State | None:
         return None
     shape, dtype = (block.shape[0], block.shape[2]), block.dtype
     if dtype.kind == "b":
-        block = (block.view(np.uint8) != 0).view(np.uint8)  # a bool's byte may be any but 0
+        block = ones(block)
     best, at = np.empty(shape, block.dtype), np.empty(shape, np.int64)
     _reduce(loops[f"{name}_columns_{block.dtype.name}"], block, block.shape, best, at)
     return best.view(dtype), at

@@ -152,7 +152,7 @@ def count_true(block: Array) -> Array:
         return np.full((1, 1), np.count_nonzero(block), I8)
     if inner == 1 and (found := native.integer_sums(block)) is not None:
         return found
-    ones = (block.view(np.uint8) != 0).view(np.uint8)  # a bool's byte may be any but 0
+    ones = native.ones(block)
     side_rows = max(1, min(-(-SIDE // inner), n // LEAST))
     rows = min(BYTE, n // side_rows)
     if rows < LEAST:

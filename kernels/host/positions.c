@@ -59,10 +59,6 @@ POSITIONS(argmin_float32, float, <)
 POSITIONS(argmax_float64, double, >)
 POSITIONS(argmin_float64, double, <)
 
-// Asks for some elements of a row that are looked at later.
-#define ASK_FOR(T, row, start, end)                                                                                    \
-    for (int64_t k = (start) * sizeof(T); k < (end) * (int64_t)sizeof(T); k += LINE) __builtin_prefetch((row) + k);
-
 // best, at = the first of the best of each of the cells and its row, or the first NaN. With SKIP no NaN but where there is
 // nothing else, at -1: what was found stays where it compares as no worse, or with NaN.
 #define COLUMNS(NAME, T, AT, COMPARED, SKIP)                                                                           \

@@ -127,9 +127,7 @@ INLINE double or_one(double value) {
             const char *x = rows + i * stride;                                                                         \
             for (int64_t start = 0; start < width; start += CELL_BATCH) {                                              \
                 const int64_t end = least(start + CELL_BATCH, width);                                                  \
-                for (int64_t r = ROUND; r < 2 * ROUND; r++)                                                            \
-                    for (int64_t at = start * sizeof(T); at < end * (int64_t)sizeof(T); at += LINE)                    \
-                        __builtin_prefetch(x + r * stride + at);                                                       \
+                for (int64_t r = ROUND; r < 2 * ROUND; r++) ASK_FOR(T, x + r * stride, start, end)                     \
                 if (round_##NAME(x, rounds, stride, start, end - start, a, skip)) continue;                            \
                 int64_t j = start;                                                                                     \
                 for (; j + LANES <= end; j += LANES) step_##NAME(x, rounds, stride, j, LANES, a, skip);                \

@@ -24,6 +24,10 @@ enum {
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+// Asks for some elements of a row that are looked at later.
+#define ASK_FOR(T, row, start, end)                                                                                    \
+    for (int64_t k = (start) * sizeof(T); k < (end) * (int64_t)sizeof(T); k += LINE) __builtin_prefetch((row) + k);
+
 // How many rows are taken side by side: as many as fill the lanes, where they follow one another in memory.
 INLINE int64_t side_by_side(int64_t n, int64_t inner, int64_t stride, int64_t itemsize) {
     const int64_t most = inner == 1 && n < LONG ? FEWER : NARROW / inner;

@@ -2,9 +2,7 @@
 // float64, float64 in pairs, with NaN or without. Of blocks of any length and width: where few cells lie side by side,
 // rows of memory that follow one another are added side by side, so that vectors are full. Which elements are added to
 // which depends on the shape alone, and so do the bits of a sum.
-#include <string.h>
 #include "masked.h"
-#include "strips.h"
 
 enum {
     ROUND = 4,       // rows that are added to what is loaded once
