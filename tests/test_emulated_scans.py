@@ -192,12 +192,12 @@ CALLS = {
     "columns of few chains": call("sum", "f4", (600, 72), 0, view=lambda x: x[:, :64], carried=True),
     "halves apart": call("sum", "f2", (120, 403), 0, carried=True, phase=6),
     "rows of odd pitch": call("max", "f4", (120, 509), 0, carried=True, phase=4, reverse=True, exclusive=True),
-    "strips that overlap": call("sum", "u1", (130, 1507), 0, carried=True, phase=3),
-    "strips that overlap, in reverse": call(
+    "strips of wider results": call("sum", "u1", (130, 1507), 0, carried=True, phase=3),
+    "strips of wider results, in reverse": call(
         "sum", "i4", (130, 707), 0, carried=True, phase=4, reverse=True, exclusive=True
     ),
-    "strips that overlap, of planes": call("sum", "i2", (3, 90, 77), 1, carried=True, phase=2),
-    "strips of bytes that overlap": call("max", "u1", (130, 2010), 0, view=lambda x: rising(x)[:, 3:], carried=True),
+    "strips of wider results, of planes": call("sum", "i2", (3, 90, 77), 1, carried=True, phase=2),
+    "strips of bytes apart": call("max", "u1", (130, 2010), 0, view=lambda x: rising(x)[:, 3:], carried=True),
     "maxima of halves apart": call("max", "f2", (90, 793), 0, phase=2, carried=True, reverse=True, exclusive=True),
     "few rows of odd pitch in one batch": call(
         "sum", "f4", (3000, 101), 0, view=lambda x: x[:, 3:], carried=True, reverse=True
@@ -784,7 +784,7 @@ DEFECTS = {
         ("sums of halves", "sums of halves in lines"),
     ),
     "packs misaligned are taken for straight": (
-        "if (misalignment != Misalignment) return write_finite<Misalignment + 1>(misalignment, run, value);",
+        "if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);",
         "",
         ("sums misaligned", "sums from the end misaligned"),
     ),
@@ -818,26 +818,15 @@ DEFECTS = {
         "column.at[i] = from[0].at[j];",
         ("means in columns", "variances in columns"),
     ),
-    "a lane's moments are those of fewer": ("return lane * run - (", "return lane * (run - 1) - (", ("variances",)),
+    "a lane's moments are those of fewer": (
+        "fold.unpacked(own), lane * Share::run)",
+        "fold.unpacked(own), lane * (Share::run - 1))",
+        ("variances",),
+    ),
     "a large change passes for a small one": (
         "none ? -1.0f : (f32)before.m2 * 0.03125f;",
         "none ? -1.0f : bit_cast<f32>(0x7f800000u);",
         ("deviations with an outlier",),
-    ),
-    "a line that begins goes on with the one before": (
-        "lane == owner ? new_ones : own",
-        "own",
-        ("variances in lines of many",),
-    ),
-    "a line that begins has no first results": (
-        "return head.write(head_state, run.start_of(line), task.option, results(stage));",
-        "return;",
-        ("variances in lines of many",),
-    ),
-    "a line's last elements are not in its total": (
-        "Op::combine(value, ended)",
-        "value",
-        ("variances in lines of many",),
     ),
     "numbers are taken before they are there": (
         "there = there && seen[j] != 0;",
@@ -906,7 +895,7 @@ DEFECTS = {
         "return polled[0] != 0;",
         ("contiguous columns in pairs in one batch",),
     ),
-    "half of a three-level chain's tile state is taken": (
+    "half of a chain's tile state is taken": (
         "there = there && seen[i] >> 32 == mark;",
         "there = there && (i % 2 == 1 || seen[i] >> 32 == mark);",
         ("columns of few chains",),
@@ -974,29 +963,19 @@ DEFECTS = {
         "from[i]->read(read[i], mark) || true",
         ("columns of many tiles, in order", "middle axis"),
     ),
-    "a three-level chain's tile takes whatever stands there": (
+    "a tile takes whatever stands there": (
         "if (polled[i].is_published()) wanted &= ~(1u << i);",
         "wanted &= ~(1u << i);",
-        ("columns", "columns of many tiles"),
+        ("contiguous columns polled in one batch", "contiguous columns in pairs in one batch"),
     ),
     "a strip's stretch leaves out its last tile": (
         "publish(Op::combine(near, own))",
         "publish(near)",
         ("columns of many tiles, in order",),
     ),
-    "a three-level chain's stretch leaves out its last tile": (
-        "stretches[link / THREE_LEVEL_RADIX * wide].publish(Op::combine(behind, own));",
-        "stretches[link / THREE_LEVEL_RADIX * wide].publish(behind);",
-        ("columns of many tiles",),
-    ),
-    "a three-level chain's long stretch leaves out its last tile": (
-        "next->publish(Op::combine(behind, own));",
-        "next->publish(behind);",
-        ("columns of many tiles",),
-    ),
     "row groups of lanes swapped": (
-        "state[j] = Op::combine(earlier, state[j]);",
-        "state[j] = Op::combine(state[j], earlier);",
+        "state[0] = Op::combine(earlier, state[0]);",
+        "state[0] = Op::combine(state[0], earlier);",
         ("few columns in order",),
     ),
     "rows keep the first one's phase": (
@@ -1040,25 +1019,15 @@ DEFECTS = {
         "}\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
         ("narrow lines misaligned",),
     ),
-    "results take the place of packs that others need": (
-        "if (Misalignment > 0 && Share::in_place) __syncwarp();",
-        "",
-        ("lines misaligned", "lines misaligned and backwards"),
-    ),
     "a second line begins where the first one goes on": (
-        "before > 0 ? at : at + jump",
-        "at",
+        "pitch_a = next.a - here.a;",
+        "",
         ("lines whose ends differ", "halves whose ends differ", "bytes apart whose ends differ"),
     ),
     "a span leaves out its last tile": (
         "[(TWO_LEVEL_RADIX + 1) * wide].publish(Op::combine(state, own));",
         "[(TWO_LEVEL_RADIX + 1) * wide].publish(state);",
         ("columns of many tiles, in order",),
-    ),
-    "a three-level chain's span leaves out its last tile": (
-        "next->publish(Op::combine(state, own));",
-        "next->publish(state);",
-        ("more than a span of contiguous columns",),
     ),
     "tile states are taken before they are there": (
         "return polled[0] != 0 && polled[all - 1] != 0;",
@@ -1074,16 +1043,6 @@ DEFECTS = {
         "anchor[(1 + far) * wide].publish(Part::of(Op::combine(behind, own)));",
         "anchor[(1 + far) * wide].publish(Part::of(behind));",
         ("contiguous columns in pairs in one batch",),
-    ),
-    "strips that overlap end where their own columns do": (
-        "own + (0 - ((u32)(u64)row + own)) % SECTOR",
-        "own",
-        ("strips that overlap", "strips of bytes that overlap"),
-    ),
-    "the first strip begins with a sector": (
-        "return first ? 0 : (0 -",
-        "return (0 -",
-        ("strips that overlap", "strips of bytes that overlap"),
     ),
     "all chains poll tile states of the first one": (
         "(Published*)task.states + chain * each * wide + column",
@@ -1104,11 +1063,6 @@ DEFECTS = {
         "(i64)task.links * each : -less};",
         "(i64)task.links * each : 0};",
         ("means polled in one batch", "deviations polled in one batch"),
-    ),
-    "a sum without end is finite": (
-        "if (sum[j].hi - sum[j].hi == 0) {",
-        "if (true) {",
-        ("sums without end in contiguous columns",),
     ),
     "columns begin with the first position": (
         "return position + rows_ahead(location, position) * width - location.lead;",
@@ -1230,16 +1184,6 @@ DEFECTS = {
         "link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);",
         "link + SERIAL_STAGES - 1, stage);",
         ("variances alone", "segments alone"),
-    ),
-    "a row's ends are a pack's": (
-        "(element < (0 - phase) % 16 ? 0 : Bytes - 16)",
-        "(Bytes - 16)",
-        ("rows of odd pitch", "rows of odd pitch in halves"),
-    ),
-    "rows leave before lanes have theirs": (
-        "__syncwarp();\n                drain_rows<",
-        "drain_rows<",
-        ("rows of odd pitch", "rows of odd pitch in halves"),
     ),
     "a row's reciprocal is the next one's": (
         "one_over(number), freedom",

@@ -32,14 +32,14 @@ SHAPES = (
     (re.compile(r"^(RowScan<Std<f64.*), 10, 11, (?=2, false)"), r"\1, 12, 9, "),
     (re.compile(r"^(RowScan<Mean<\w+<half.*), 10, 11, (?=0, false)"), r"\1, 20, 5, "),
     (re.compile(r", \d+, (?=1, 1, false, \w+, \w+, \w+>$)"), ", 16, "),
-    (re.compile(r", \d+, (?=[135], 1, true, \w+, \w+, \w+>$)"), ", 14, "),
-    (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+, \w+>$)"), ", 14, "),
-    (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
-    (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+, \w+>$)"), r"\1, 12, "),
-    (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+, \w+>$)"), ", 12, "),
-    (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+, \w+>$)"), ", 10, "),
-    (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \w+>$)"), ", 8, "),
-    (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
+    (re.compile(r", \d+, (?=1, 1, true, \w+, \w+>$)"), ", 14, "),
+    (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+>$)"), ", 14, "),
+    (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
+    (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+>$)"), r"\1, 12, "),
+    (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
+    (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+>$)"), ", 10, "),
+    (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
+    (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
     # of large states
     (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[46], (?=1, 1, )"), r"\1, 8, "),
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
@@ -49,10 +49,10 @@ SHAPES = (
 
 IN_WARPS = ("RowScan", "StripScan", "SmallLineScan", "LaneLineScan", "SubwarpLineScan")
 CONTIGUOUS = (  # warp groups and warps of each
-    (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
-    (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),
-    (re.compile(r", \d+, \d+, (?=\d+, 1, \w+, \w+, \w+>$)"), ", 14, 1, "),
-    (re.compile(r", \d+, \d+, (?=\d+, [234], \w+, \w+, \w+>$)"), ", 3, 4, "),
+    (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
+    (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),
+    (re.compile(r", \d+, \d+, (?=\d+, 1, \w+, \w+>$)"), ", 14, 1, "),
+    (re.compile(r", \d+, \d+, (?=\d+, [234], \w+, \w+>$)"), ", 3, 4, "),
 )
 
 

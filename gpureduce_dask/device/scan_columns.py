@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from . import scan_task
 from .scan_task import (
     ENTRY,
     LANES,
@@ -19,6 +18,7 @@ from .scan_task import (
     Plan,
     Scan,
     Step,
+    adds_floats,
     chain_tile_states,
     most_in_a_bank,
     strip_words,
@@ -48,21 +48,15 @@ WORD, WORD_OF_NARROW = 8, 4
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
 MANY_IN_SEGMENTS = 4224  # columns, whose chains are many (scan_columns.FEW_CHAINS)
-# Columns of which a lane takes whole rows, where rows do not follow one another (scan_contiguous_columns.py): down
-# (n, 3) 0.65 of a copy and 0.53 with one column a lane, (n, 5) 0.61 and 0.57; (n, 4), where lanes meet in their banks,
-# 0.56 and 0.68.
-WHOLE_ROWS = (3, 5)
 
 
 def columns_of_lane(scan: Scan) -> tuple[int, int]:
     """How many columns a lane takes, and from one of them to the next."""
-    if (lane_columns := _adjacent_columns(scan)) > 1:
+    lane_columns = _adjacent_columns(scan)
+    if lane_columns > 1 or len(scan.sizes) > 2 or scan.op.state_bytes > 8:
         return lane_columns, 1
-    if len(scan.sizes) > 2 or scan.op.state_bytes > 8:
-        return 1, 1
-    if (lane_columns := _strided_columns(scan)) > 1:
-        return lane_columns, LANES
-    return scan.columns.size if scan.columns.size in WHOLE_ROWS and _rows_are_contiguous(scan) else 1, 1
+    lane_columns = _strided_columns(scan)
+    return lane_columns, LANES if lane_columns > 1 else 1
 
 
 def _adjacent_columns(scan: Scan) -> int:
@@ -98,7 +92,7 @@ def _strided_columns(scan: Scan) -> int:
     count = min(most, STRIP_MISALIGNED // scan.widest // LANES)
     while columns < LANES * count:
         count //= 2
-    if count == MOST_STRIDED and not scan.planes and scan_task.adds_floats(op) and scan.sizes == (4, 4):
+    if count == MOST_STRIDED and not scan.planes and adds_floats(op) and scan.sizes == (4, 4):
         strips = -(-columns // (LANES * count))
         count = min(count, -(-columns // (strips * LANES)))
     return max(1, count)
@@ -139,17 +133,12 @@ STRIP = 256  # bytes of a row, at most, that a warp takes at once
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
 MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
-# H200: chains, half as many as processors, whose tiles look back further than to the one before them. Tiles are taken
-# early there, but for sums of floats in one column a lane, and of narrow ones: early and late, down (n, 64), (n, 96),
-# (n, 128), (n, 200) of float32 0.86 and 0.88, 0.87 and 0.90, 0.87 and 0.91, 0.79 and 0.86 of a copy; of float16 down
-# (n, 256), (n, 512), (n, 1024), (n, 2048) 0.79 and 0.83 to 0.85. But two columns of float32 a lane, down (n, 256),
-# (n, 512), (n, 1000), 0.89 and 0.83, 0.91 and 0.88, 0.88 and 0.84; float64 down (n, 128) 0.86 and 0.82.
+# Chains, half as many as processors, whose tiles look back further than to the one before them.
 FEW_CHAINS = PROCESSORS // 2
 # Means of which a warp finds the reciprocals of its rows once for all columns (kernels/scan/reciprocal_table.cuh).
 # H200, 4 GiB, 2026-11, down (n, 64), (n, 1024), (n, 8192) of float32 0.77, 0.79, 0.91 and 0.83, 0.83, 0.96, of float16
 # down (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
-FEW_STRIPS = 16  # all alike; of more the last one has fewer columns
 RADIX = 8  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
 
 
@@ -180,7 +169,7 @@ class _RowLayout:
         packs = self.pitch // 16
         inverse = -(-(1 << 16) // packs) if packs else 0
         lies = [self.step, self.pitch, self.step % 16, self.column_step, self.low, self.high, int(self.joined)]
-        return [*lies, self.share(rows), packs, LANES // max(1, packs), inverse, self.size - self.column_step]
+        return [*lies, self.share(rows), LANES // max(1, packs), inverse, self.size - self.column_step]
 
 
 @dataclass(frozen=True)
@@ -190,7 +179,6 @@ class Strips:
     width: int  # columns of a strip
     count: int
     lead: int  # columns that the first one lacks
-    own: int  # columns from one strip to the next
 
 
 @dataclass(frozen=True)
@@ -221,10 +209,6 @@ def plan(scan: Scan) -> Plan | None:
         return None
     lane_columns, column_stride = columns_of_lane(scan)
     strips = strips_of(scan, lane_columns, column_stride)
-    if strips.count > 1 and _may_overlap(scan, lane_columns, column_stride):
-        overlapping = _overlapping(op, scan.columns.size, lane_columns)
-        if scan.plane_count * overlapping.count >= FEW_CHAINS:
-            strips = overlapping
     layouts = layouts_of(scan, strips)
     cut = _cut(scan, layouts, strips, lane_columns, column_stride)
     if cut is None:
@@ -232,8 +216,7 @@ def plan(scan: Scan) -> Plan | None:
     chains = scan.plane_count * strips.count
     tiles, anchored = chains * cut.links, chains < FEW_CHAINS
     polls_in_batch = anchored and _polls_in_batch(scan, cut)
-    prefetches_tile = anchored and len(layouts) == 1 and not polls_in_batch and not _takes_tiles_late(op, cut, chains)
-    flags = map(flag, (anchored, prefetches_tile, cut.stages_results, scan.exclusive))
+    flags = map(flag, (anchored, cut.stages_results, scan.exclusive))
     template = ", ".join((op.type, op.emits, f"{cut.warps}, {lane_columns}, {column_stride}", *flags))
     threads = LANES * (cut.warps + WRITE_DELAY * cut.look_back_warps)
     step = Step(f"scan_tiles<StripScan<{template}>>", min(tiles, processors), threads, cut.shared_bytes)
@@ -245,43 +228,19 @@ def plan(scan: Scan) -> Plan | None:
     return Plan((step,), members, tile_states + 16, True, scan.starts, -(-tiles // processors), cost)
 
 
-def _takes_tiles_late(op: Operator, cut: Cut, chains: int) -> bool:
-    """True where few chains had better take tiles as many do: not early. (n, 32) is one chain."""
-    narrow_or_single = op.itemsizes[0] <= 2 or cut.lane_columns == 1
-    return chains > 1 and cut.column_stride == 1 and narrow_or_single and scan_task.adds_floats(op)
-
-
 def _polls_in_batch(scan: Scan, cut: Cut) -> bool:
     """True where few chains poll short tile states in one batch (kernels/scan/columns.cuh)."""
     words_apart = cut.column_stride > 1 and cut.look_back_columns == 1 and scan.sizes == (4, 4)
-    return words_apart and (scan_task.adds_floats(scan.op) or scan.op.state_bytes <= 4)
+    return words_apart and (adds_floats(scan.op) or scan.op.state_bytes <= 4)
 
 
 def words(scan: Scan, strips: Strips, layouts: list[_RowLayout], links: int, rows: int, row_groups: int) -> bytes:
     """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh), with so many tiles a chain."""
     chains = scan.plane_count * strips.count
     shape = (scan.length, scan.columns.size, strips.count, strips.width, strips.lead, chains)
-    numbers = (*shape, links, rows, row_groups, chains * links, strips.own, scan.steps[-1])
+    numbers = (*shape, links, rows, row_groups, chains * links, scan.steps[-1])
     row_layouts = [word for each in (*layouts, _NONE)[:2] for word in each.words(row_groups * rows)]
     return strip_words(numbers, scan.op.option, row_layouts, scan.planes)
-
-
-def _may_overlap(scan: Scan, lane_columns: int, column_stride: int) -> bool:
-    """True where strips of many chains do (kernels/scan/columns.cuh).
-
-    Of a scan in place one strip may read what another has written there. To extremes so far that makes no difference,
-    but to those of all before it would.
-    """
-    extremes_of_bytes = scan.op.out_bytes == 1 and lane_columns == 16 and not scan.exclusive
-    return column_stride > 1 and (scan.op.out_bytes > scan.sizes[0] or extremes_of_bytes)
-
-
-def _overlapping(op: Operator, columns: int, lane_columns: int) -> Strips:
-    """Strips that share a sector less one column, so that each writes it whole."""
-    most, over = LANES * lane_columns, SECTOR // op.out_bytes - 1
-    strips = -(-(columns - most) // (most - over)) + 1
-    own = most - over if strips > FEW_STRIPS else -(-(columns - over) // strips)
-    return Strips(own + over, -(-(columns - own - over) // own) + 1, 0, own)
 
 
 _NONE = _RowLayout(0, 0, 0, 0, 0, 0, False)
@@ -292,13 +251,13 @@ def strips_of(scan: Scan, lane_columns: int, column_stride: int) -> Strips:
     columns = scan.columns.size
     most = LANES * lane_columns if column_stride > 1 else min(LANES * lane_columns, max(8, STRIP // scan.widest))
     if columns <= most:
-        return Strips(columns, 1, 0, columns)
+        return Strips(columns, 1, 0)
     unit = max(lane_columns if column_stride == 1 else 1, SECTOR // min(scan.sizes))
     lead = scan.arrays.phases[0] // scan.sizes[0] if not any(n % 16 for n in scan.row_steps(0)) else 0
     lead = lead if scan.columns.a > 0 and lead % lane_columns == 0 else 0
     count = -(-(columns + lead) // most)
     width = min(most, -(-(columns + lead) // (count * unit)) * unit)
-    return Strips(width, -(-(columns + lead) // width), lead, width)
+    return Strips(width, -(-(columns + lead) // width), lead)
 
 
 def layouts_of(scan: Scan, strips: Strips) -> list[_RowLayout]:
@@ -323,13 +282,12 @@ def _cut(scan: Scan, layouts: list[_RowLayout], strips: Strips, lane_columns: in
     has_table = lane_columns == 1 and not scan.exclusive and BY_TABLE.fullmatch(op.type)
     table_bytes = ENTRY if has_table else 0  # for each row
     count = scan.plane_count * strips.count  # of chains
-    whole = column_stride == 1 < lane_columns == width  # a lane takes whole rows
-    look_back_columns = 1 if whole else look_back_columns_of(op, lane_columns, column_stride, count < FEW_CHAINS)
-    look_back_warps = 1 if whole else lane_columns // look_back_columns
-    row_groups = LANES if whole else 1 if lane_columns > 1 else LANES // width
+    look_back_columns = look_back_columns_of(op, lane_columns, column_stride, count < FEW_CHAINS)
+    look_back_warps = lane_columns // look_back_columns
+    row_groups = 1 if lane_columns > 1 else LANES // width
     written = width * op.out_bytes
     stages_results = (
-        (lane_columns == 1 or whole or column_stride > 1)
+        (lane_columns == 1 or column_stride > 1)
         and strips.count == 1
         and abs(scan.steps[-1]) == written
         and (row_groups > 1 or written % 32 != 0)

@@ -38,26 +38,9 @@ WHOLE_SECTORS = 128
 # (n, 100, 2) 0.61 and 0.20; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Warp groups of a block, and warps of each; those behind for little shared memory.
-GROUPS = ((14, 1), (12, 1), (4, 3), (3, 4), (2, 7), (2, 6), (3, 5), (1, 13), (4, 1), (2, 2), (2, 1), (1, 1))
-# Sums of 16-bit floats, where a lane takes one column or columns are few: they wait for their arithmetic, and more
-# warps wait together. Down (n, 9), (n, 16), (n, 24), (n, 33), (n, 65) 0.66, 0.74, 0.72, 0.60, 0.54 of a copy with those
-# above and 0.75, 0.77, 0.73, 0.69, 0.62; but two columns a lane down (n, 50), (n, 100) 0.72, 0.65 and 0.65, 0.56.
-GROUPS_OF_NARROW = ((2, 8), *GROUPS[-3:])
-# Where tile states are polled in one batch, the fewest row groups that leave few lanes idle, since their states are
-# folded before their tile is published: sums of float32 down (n, 16) 0.97 with two warp groups of six warps and 0.96
-# with twelve of one, (n, 33) 0.92 and, with four of three, 0.89; (n, 65), (n, 100) 0.89, 0.86 and, with two of seven,
-# 0.90, 0.89.
-GROUPS_IN_BATCH = ((2, 6), (2, 7))
-# Two of seven, as above, float64 down (n, 16), (n, 32) 0.92, 0.90 and 0.84, 0.81. One of twelve where it leaves fewer
-# lanes idle: down (n, 33), (n, 40) 0.81, 0.80 and 0.84, 0.83, but (n, 48), (n, 64) 0.88, 0.87 and 0.87, 0.86.
-GROUPS_OF_PAIRS = ((2, 6), (1, 12))
-GROUPS_OF_MEANS = ((2, 6),)  # down (n, 33), (n, 48) 0.75, 0.81 and, with one of twelve, 0.71, 0.73
-# Variances down (n, 33), (n, 48) with two of six 0.62, 0.64 and 0.64, 0.65; of more columns, for which more warps look
-# back, down (n, 65), (n, 80) with two of four 0.48, 0.52 and with one of eight 0.57, 0.62.
-GROUPS_OF_VARIANCES, GROUPS_OF_WIDE_VARIANCES = ((1, 12),), ((1, 8),)
-GROUPS_OF_FEW, FEW_COLUMNS = ((12, 1),), 8  # down (n, 5), (n, 8) 0.94, 0.96, and with two of six 0.84, 0.95
+GROUPS = ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12), (1, 8), (2, 8), (4, 1), (2, 2), (2, 1), (1, 1))
 # Those that look back among them: of more, each has too few registers.
-MOST_WARPS, MOST_OF_NARROW, MOST_BATCHED = 20, 24, 24
+MOST_WARPS, MOST_BATCHED = 20, 24
 ENOUGH = 12  # warps that scan: fewer only where more do not fit
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves contiguous columns some rows
@@ -96,11 +79,7 @@ MOST_OF_WORDS, MOST_OF_WORD_EXTREMES, MOST_BATCHED_OF_PAIRS, MOST_OF_EIGHTS = 12
 # Bytes of a line of memory: a warp's tile states fill whole ones. Down (n, 100) 0.78 where they do not, else 0.83.
 LINE = 128
 LARGE_RADIX, SMALL_RADIX = 16, 8  # tiles of a stretch: the more the fewer registers are left
-MANY_CHAINS = False  # more of them have not been measured yet: they stay in strips
 PLANE_TILES = 8  # tiles of a plane from which on planes are chains of their own
-# Wider rows of words and no whole sectors, which strips would share, are taken whole too; more warps look back. Sums of
-# float32 down (n, 129), (n, 193) in strips 0.56, 0.65 and so 0.81, 0.77; maxima 0.71, 0.73 and 0.85, 0.82.
-WIDEST_MISALIGNED, GROUPS_MISALIGNED, LOOK_BACK_WARPS_MISALIGNED, WARPS_MISALIGNED = 224, ((3, 5), (2, 7)), 7, 28
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
 BATCH, HALF, SINGLE = 8, 0.75, 0.65
 # And a state that is stored for the warps that look back, by as many of their lanes as share a column: sums of float32
@@ -109,9 +88,7 @@ PART_STATE_COST = 0.5
 
 FEWEST_STATES = 8  # that a tile publishes, so that those of neighbouring tiles lie apart
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
-LAYOUT_WORDS = 2 * 12  # of ``Strips``, used by strips of columns alone
-
-Groups = tuple[tuple[int, int], ...]
+LAYOUT_WORDS = 2 * 11  # of ``Strips``, used by strips of columns alone
 
 
 @dataclass(frozen=True)
@@ -124,7 +101,6 @@ class Tiles:
     shared_bytes: int
     joined: bool = False  # planes are one chain
     lane_state_bytes: int = 8  # that a lane publishes
-    anchored: bool = True
     radix: int = 0  # of the look-back, where tile states are polled in one batch
     published_bytes: int = 0  # of a tile, where they are
     cluster_blocks: int = 1  # tiles that are published as one
@@ -166,18 +142,16 @@ def plan(scan: Scan) -> Plan | None:
         lane_columns //= 2
     if look_back.warps > 2 and op.state_bytes > LARGE and not look_back.radix:
         return None
-    cut = _cut(scan, lane_columns, look_back, _groups(scan, lane_columns, look_back))
-    cut = cut or _cut(scan, lane_columns, look_back, GROUPS)  # of little shared memory
+    cut = _cut(scan, lane_columns, look_back)
     if cut is None:
         return None
     joined = scan.plane_count > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
     if joined and not _planes_follow(scan):
         return None
-    anchored = joined or scan.plane_count < FEW_CHAINS
-    if not anchored and not MANY_CHAINS:
+    if not joined and scan.plane_count >= FEW_CHAINS:
         return None
     numbers = (cut.warp_groups, cut.warps, lane_columns, look_back.warps)
-    flags = (flag(anchored), flag(joined), flag(scan.exclusive))
+    flags = (flag(joined), flag(scan.exclusive))
     template = ", ".join((op.type, op.emits, *map(str, numbers), *flags, *look_back.template))
     tiles = Tiles(
         cut.row_groups,
@@ -186,7 +160,6 @@ def plan(scan: Scan) -> Plan | None:
         cut.shared_bytes,
         joined,
         op.running_bytes if joined else op.state_bytes,
-        anchored,
         look_back.radix,
         look_back.published_bytes,
     )
@@ -216,9 +189,9 @@ def launch(scan: Scan, lead: int, kernel: str, tiles: Tiles) -> Plan:
     clusters = -(-positions // (tiles.cluster_blocks * tiles.row_groups * tiles.rows * width))
     links = clusters * tiles.cluster_blocks
     each = tiles.published_bytes or max(FEWEST_STATES, width) * 16 * -(-tiles.lane_state_bytes // 8)
-    tile_states = chains * chain_tile_states(clusters, tiles.anchored, tiles.radix) * each
+    tile_states = chains * chain_tile_states(clusters, True, tiles.radix) * each
     shape = (scan.length, width, 1, width, 0, count)
-    numbers = (*shape, links, tiles.rows, tiles.row_groups, chains * links, width, -1 if scan.reverse else 1)
+    numbers = (*shape, links, tiles.rows, tiles.row_groups, chains * links, -1 if scan.reverse else 1)
     members = strip_words(numbers, scan.op.option, [0] * LAYOUT_WORDS, scan.planes)
     blocks = min(chains * links, scan.gpu.processors // tiles.cluster_blocks * tiles.cluster_blocks)
     step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
@@ -253,18 +226,9 @@ def _look_back(scan: Scan) -> _LookBack:
     look_back_warps = -(-width // per)
     # As wide as all these warps take, though more is zeroed: where as few lines as columns fill, sums of float32 down
     # (n, 65), (n, 100) 0.90, 0.89 and 0.89, 0.88, of int64 down (n, 33) 0.93 and 0.91.
-    most = LOOK_BACK_WARPS_MISALIGNED if _is_wide_misaligned(scan) else LOOK_BACK_WARPS
-    if compact == 16:
-        most = LOOK_BACK_WARPS_OF_VARIANCES
-    if look_back_warps > most:
+    if look_back_warps > (LOOK_BACK_WARPS_OF_VARIANCES if compact == 16 else LOOK_BACK_WARPS):
         return steps
     return _LookBack(look_back_warps, radix, radix * per // LANES, per * look_back_warps * nbytes)
-
-
-def _is_wide_misaligned(scan: Scan) -> bool:
-    """True of rows that are wider than others, and no whole sectors."""
-    misaligned = scan.sizes == (WORD, WORD) and scan.columns.size * WORD % SECTOR != 0 and scan.op.state_bytes <= 8
-    return misaligned and WIDEST < scan.columns.size <= WIDEST_MISALIGNED
 
 
 def _compact_bytes(scan: Scan) -> int:
@@ -279,7 +243,7 @@ def _pays(scan: Scan, look_back: _LookBack) -> bool:
     if scan.length < (SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST):
         return False
     if width > WIDEST:
-        return look_back.radix > 0 and _is_wide_misaligned(scan)
+        return False
     if look_back.radix and scan.sizes == (WORD, WORD):
         most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
         if op.type.startswith("Mean<") and row % LINE == 0:
@@ -294,32 +258,13 @@ def _pays(scan: Scan, look_back: _LookBack) -> bool:
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
-def _groups(scan: Scan, lane_columns: int, look_back: _LookBack) -> Groups:
-    """Warp groups to be tried, and warps of each."""
-    op, width = scan.op, scan.columns.size
-    if width > WIDEST:
-        return GROUPS_MISALIGNED
-    if look_back.radix:
-        if op.type.startswith("Mean<"):
-            return GROUPS_OF_MEANS
-        if look_back.warps > LOOK_BACK_WARPS:
-            return GROUPS_OF_WIDE_VARIANCES
-        if op.state_bytes > 8:
-            return GROUPS_OF_VARIANCES if _compact_bytes(scan) and width > LANES else GROUPS_OF_PAIRS
-        return GROUPS_OF_FEW if width <= FEW_COLUMNS else GROUPS_IN_BATCH
-    narrow = scan.sizes[0] == 2 and scan_task.adds_floats(op) and (lane_columns == 1 or width <= LANES)
-    return GROUPS_OF_NARROW if narrow else GROUPS
-
-
-def _cut(scan: Scan, lane_columns: int, look_back: _LookBack, shapes: Groups) -> _Cut | None:
+def _cut(scan: Scan, lane_columns: int, look_back: _LookBack) -> _Cut | None:
     """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
     best, cut = math.inf, None
     width, (size, size_out), elements = scan.columns.size, scan.sizes, math.prod(scan.arrays.shape)
     bytes_each = STAGES * size + (0 if size == size_out else size_out)  # of shared memory, for an element of a tile
-    most_warps = MOST_OF_NARROW if shapes is GROUPS_OF_NARROW else MOST_WARPS
-    if look_back.radix:
-        most_warps = WARPS_MISALIGNED if width > WIDEST else MOST_BATCHED
-    for warp_groups, warps in shapes:
+    most_warps = MOST_BATCHED if look_back.radix else MOST_WARPS
+    for warp_groups, warps in GROUPS:
         if cut and warp_groups * warps < ENOUGH:
             break
         if warp_groups * warps + WRITE_DELAY * look_back.warps > most_warps:

@@ -77,12 +77,6 @@ STRIDED = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
 # 0.61.
 NARROW_STRIDED = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
 
-# Where a chunk is few tiles, the last round of which leaves processors idle. H200, 2026-11-26, 64 MiB, the shape above
-# and one of these: sums of a line of float32 51 and 46 us, products of uint64 53 and 50, of 4 MiB of uint8 23 and 14.
-# A round saved has to be worth more than a shape that is not the best of large chunks.
-OF_FEW_TILES = ((20, 5), (16, 5))
-OTHER_SHAPE = 1.03
-LARGE_STATE_BYTES = 24  # with larger ones, deviations of float64 have 203 us with the shape above and 291
 # Of one line, by two blocks an SM: the first tiles come and the last ones leave in half the time. 64 MiB as above and
 # so: minima of int8 52 and 48 us, of int16 48 and 45, sums of float32 48 and 47, non-zero uint16 36 and 34, maxima of
 # uint64 backwards 52 and 48; but minima of 256 MiB of float64 149 and 158, products of float32 71 and 77, and maxima of
@@ -230,9 +224,6 @@ def _even_rows(scan: Scan, shapes: Shapes, strided: bool) -> Rows | None:
         return (-(-math.prod(scan.arrays.shape) // (rows.elements * scan.gpu.processors)) + more) * rows.elements
 
     best = _fitting(scan, limit, shapes)
-    if best and not strided and op.state_bytes <= LARGE_STATE_BYTES:
-        others = filter(None, (_fitting(scan, limit, (shape,)) for shape in OF_FEW_TILES))
-        best = min((best, *others), key=lambda rows: taken(rows) * (1.0 if rows is best else OTHER_SHAPE))
     is_small = scan.arrays.lines == 1 and op.state_bytes <= SMALL_STATE_BYTES
     is_small = is_small and (not strided or max(op.itemsizes) == 8)  # of narrow elements with gaps 115 us and 161
     if best and is_small and taken(best) >= TWO_BLOCKS_ROUNDS * best.elements:

@@ -26,7 +26,7 @@ ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciproca
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
-TWO_LEVEL_RADIX, THREE_LEVEL_RADIX = 16, 8  # of the look-back of chains (kernels/scan/chained_look_back.cuh)
+TWO_LEVEL_RADIX = 16  # of the look-back of chains (kernels/scan/chained_look_back.cuh)
 
 
 @dataclass(frozen=True)
@@ -282,16 +282,10 @@ def tile_states(tiles: int) -> int:
 def chain_tile_states(links: int, anchored: bool, radix: int = 0) -> int:
     """Published states of a chain of so many tiles, for each of its columns: from one chain to the next.
 
-    With ``radix``, tile states are polled in one batch (chained_look_back.cuh); else there is room for those of a chain
-    of two levels or of three.
+    With a ``radix`` of their own, tile states are polled in one batch (chained_look_back.cuh).
     """
-    if not anchored:
-        return 1
-    if radix:
-        return links + (links // radix**2 + 1) * (radix + 1)
-    two_levels = (links // TWO_LEVEL_RADIX**2 + 1) * (TWO_LEVEL_RADIX + 1)
-    three_levels = links // THREE_LEVEL_RADIX + 1 + (links // THREE_LEVEL_RADIX**3 + 1) * THREE_LEVEL_RADIX + 1
-    return links + max(two_levels, three_levels)
+    radix = radix or TWO_LEVEL_RADIX
+    return links + (links // radix**2 + 1) * (radix + 1) if anchored else 1
 
 
 def words(

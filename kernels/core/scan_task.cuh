@@ -44,8 +44,8 @@ struct RowLayout {
     i64 low, high;    // bytes that the operand owns, relative to its first element
     u64 joined;
     u64 share;        // bytes of shared memory for a warp's rows
-    u64 packs, hop;   // of 16 bytes, of a row in shared memory; whole rows that 32 of them fill
-    u64 inverse;      // of packs, times 2^16, rounded up
+    u64 hop;          // whole rows that 32 packs of 16 bytes fill in shared memory
+    u64 inverse;      // of a row's packs, times 2^16, rounded up
     i64 more;         // bytes of an element less those to the next column
 
     // Bytes that so many columns of a row span.
@@ -60,7 +60,6 @@ struct Strips : ScanArrays {
     u64 chains, links;    // strips of all planes; tiles of each
     u64 rows, row_groups; // rows that a lane takes of a tile; lanes of a warp in one column
     u64 tiles;
-    u64 own;              // columns from one strip to the next, fewer than `width` where strips overlap
     i64 step_out;
     f64 option[2];
     Div by_chains, by_strips, by_width, by_length;

@@ -8,7 +8,7 @@
 
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Radix, int Rows,
           int Blocks>
-struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, true, false, Exclusive,
+struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, false, Exclusive,
                                                 Radix, Radix, WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
     typedef ShiftedColumnOps<Op, Emit, 1, Exclusive> Ops;
     typedef typename ClusterColumnScan::ContiguousColumnScan Columns;

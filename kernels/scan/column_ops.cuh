@@ -182,37 +182,6 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     GR_HD T after(int j) const { return state(j); }
 };
 
-// Sums in pairs of numbers: whether a pair's second number has a meaning is checked once for several rows, since a sum that is not
-// finite stays so.
-template <class Map, class Emit, int V> struct TwofoldColumnScan {
-    typedef typename Map::In In;
-    typedef typename Emit::Out Out;
-    Twofold sum[V];
-    GR_HD TwofoldColumnScan(const Twofold (&before)[V], const f64*) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = before[j];
-    }
-    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            Twofold each[Count];
-#pragma unroll
-            for (int i = 0; i < Count; i++) {
-                add(sum[j], Map::of(from[i].at[j]));
-                each[i] = sum[j];
-            }
-            if (sum[j].hi - sum[j].hi == 0) {
-#pragma unroll
-                for (int i = 0; i < Count; i++) to[i].at[j] = each[i].hi + each[i].lo;
-            } else {
-#pragma unroll
-                for (int i = 0; i < Count; i++) to[i].at[j] = value_of(each[i]);
-            }
-        }
-    }
-    GR_HD Twofold after(int j) const { return sum[j]; }
-};
-
 // Means and variances: several rows of each column are scanned as a pack (moments_scan.cuh).
 template <class Op, class Emit, int V> struct RowRunColumnScan {
     typedef typename Op::In In;
@@ -239,49 +208,9 @@ template <class Op, class Emit, int V> struct RowRunColumnScan {
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
-// Variances of one column, by arithmetic of binary32 for as long as rows change them little.
-template <class Op, class Emit> struct DeltaColumnScan : RowRunColumnScan<Op, Emit, 1> {
-    typedef RowRunColumnScan<Op, Emit, 1> Runs;
-    typedef typename Op::In In;
-    typedef typename Emit::Out Out;
-    VarianceF32Delta<Op, Emit> delta;
-    int taken;  // rows so far, while they change the variance little; else -1
-    GR_HD DeltaColumnScan(const typename Op::State (&before)[1], const f64* options)
-        : Runs(before, options), delta(before[0], options), taken(delta.is_small(0) ? 0 : -1) {}
-    GR_HD void leave(f32 sum, f32 excess) {
-        this->runs[0].skip(taken, sum, excess + (f64)taken * delta.variance);
-        taken = -1;
-    }
-    template <int Count> GR_HD void rows(const Pack<In, 1> (&from)[Count], Pack<Out, 1> (&to)[Count]) {
-        if (taken >= 0) {
-            Pack<In, Count> column;
-            Pack<Out, Count> found;
-#pragma unroll
-            for (int i = 0; i < Count; i++) column.at[i] = from[i].at[0];
-            const f32 sum = delta.sum, excess = delta.excess;
-            delta.walk(column, found);
-#pragma unroll
-            for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
-            if (delta.is_small(2 * (f64)delta.excess)) {  // the squares less the variance, not the squares
-                taken += Count;
-                return;
-            }
-            leave(sum, excess);
-        }
-        Runs::rows(from, to);
-    }
-    GR_HD typename Op::State after(int j) const {
-        DeltaColumnScan behind = *this;
-        if (taken >= 0) behind.leave(delta.sum, delta.excess);
-        return behind.Runs::after(j);
-    }
-};
-template <class Op, class Emit, int V>
-using RowRunScan = typename Conditional<V == 1 && VarianceF32Delta<Op, Emit>::exists && sizeof(typename Emit::Out) == 4,
-                                        DeltaColumnScan<Op, Emit>, RowRunColumnScan<Op, Emit, V>>::type;
 template <class Op, class Emit, int V>
 using MomentsColumnScan = typename Conditional<PackScan<Op, Emit, 1>::exists && !ShiftedPowerSums<Op>::skips,
-                                               RowRunScan<Op, Emit, V>, AnyColumnScan<Op, Emit, V, false>>::type;
+                                               RowRunColumnScan<Op, Emit, V>, AnyColumnScan<Op, Emit, V, false>>::type;
 
 // Variances of few digits where elements may be left out: sums about the mean of what comes before, or the first element, with a
 // count for each column.
@@ -333,28 +262,8 @@ template <class T, class Op, class Result, int V>
 using SkippingScan = typename Conditional<(FewDigits<T>::yes && sizeof(Result) <= 4), SkippingVarianceScan<T, Op, Result, V>,
                                           AnyColumnScan<Op, Final<Op, Result>, V, false>>::type;
 
-// Power sums about a lane's first row.
-template <class Op, int V> struct PivotColumnReduce {
-    typedef typename Op::In T;
-    static const bool assumes_finite = false;
-    PowerSums<2> sums[V];
-    GR_HD PivotColumnReduce() : sums() {}
-    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            if (sums[j].count == 0) sums[j].pivot = cast<f64>(from[0].at[j]);
-            sums[j].count += Count;
-#pragma unroll
-            for (int i = 0; i < Count; i++) sums[j].take(cast<f64>(from[i].at[j]));
-        }
-    }
-    GR_HD typename Op::State state(int j) const { return settle_powers<MeanOf<T>>(sums[j]); }
-};
-
 // Which of these an operator takes.
 template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
-template <bool Root, int V>
-struct ColumnReduce<Variance<f32, false, Root>, V> : PivotColumnReduce<Variance<f32, false, Root>, V> {};
 template <class Op, class Emit, int V, bool Exclusive> struct ColumnScanOf { typedef AnyColumnScan<Op, Emit, V, Exclusive> type; };
 template <class Op, class Emit, int V, bool Exclusive> using ColumnScan = typename ColumnScanOf<Op, Emit, V, Exclusive>::type;
 // By words only where a lane's columns fill whole ones.
@@ -374,9 +283,6 @@ struct ColumnScanOf<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>
     : Conditional<ADDS_HALVES<Map> && IsSame<Result, typename Map::In>::yes,
                   ShiftedColumnScan<Map, Final<Sum<Map, f64>, Result>, V>,
                   AnyColumnScan<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>> {};
-template <int V> struct ColumnScanOf<Sum<Value<f64, f64>, Twofold>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V, false> {
-    typedef TwofoldColumnScan<Value<f64, f64>, Final<Sum<Value<f64, f64>, Twofold>, f64>, V> type;
-};
 template <class Map, class A, class Result, int V> struct ColumnScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false> {
     typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> type;
 };

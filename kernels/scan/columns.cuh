@@ -16,19 +16,15 @@ template <class Op, int V> struct IsSegmentedPair { static const bool yes = fals
 template <class Op, int V> struct IsSegmentedPair<Segmented<Op>, V> { static const bool yes = V > 1; };
 
 // A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
-// look back further than to the one before them. PrefetchesTile: tile numbers are taken a round before tiles are
-// fetched.
-// StagesResults: results go through shared memory, where rows are too short to be written by a warp at once. Batch: rows that a
+// look back further than to the one before them. StagesResults: results go through shared memory, where rows are too short to be written by a warp at once. Batch: rows that a
 // lane reads at once, if not as many as are best where tiles are folded first.
-template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool PrefetchesTile, bool StagesResults,
-          bool Exclusive, int Batch = 0>
+template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool StagesResults, bool Exclusive, int Batch = 0>
 struct StripScan : TileWork<Strips, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    static const bool whole = StagesResults && V > 1 && ColumnStride == 1;  // a lane takes whole rows
-    static const int room = whole ? 32 : 32 * V;  // columns whose states there is room for
-    static const bool prefetches_tile = PrefetchesTile;
+    static const int room = 32 * V;  // columns whose states there is room for
+    static const bool prefetches_tile = false;
     static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && ColumnStride > 1;
     // Rows that a lane reads from shared memory at once. Sums of float32 in strided columns, H200, 2026-11, shares of a copy with
     // two, three, four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513)
@@ -43,14 +39,12 @@ struct StripScan : TileWork<Strips, Warps, 1> {
                                                                          : 8;
     // Columns that a lane looks back for: as many as have small states together, so that more warps are left to scan.
     static const int state_bytes_most = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
-    static const bool several = V > 1 && !whole && (ColumnStride == 1 || (!Anchored && sizeof(In) <= 2));
+    static const bool several = V > 1 && (ColumnStride == 1 || (!Anchored && sizeof(In) <= 2));
     static const int look_back_columns = !several                                                       ? 1
                                          : V * sizeof(State) <= state_bytes_most                     ? V
                                          : ColumnStride > 1 && 2 * sizeof(State) <= state_bytes_most ? 2
                                                                                                      : 1;
-    static const int look_back_warps = whole ? 1 : V / look_back_columns;
-    // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 32) 0.90 and 0.88, maxima 0.90 and 0.86.
-    static const bool three_levels = Anchored && V == 1 && sizeof(State) <= 8;
+    static const int look_back_warps = V / look_back_columns;
     // Strided columns of words, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima
     // 0.77, 0.77 and 0.81, 0.88 (by levels and taken early, and in one batch and taken late).
     static const bool is_batched = Anchored && words && look_back_columns == 1 && (IsFloatSum<Op>::yes || sizeof(State) <= 4);
@@ -58,19 +52,10 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     static const bool assumes_finite = Ops::Fold::assumes_finite;
     static const bool barrier_on_prefix = !(IsComputeBound<Op>::yes && look_back_columns > 1 && (Anchored || sizeof(In) <= 2)) &&
         !IsSegmentedPair<Op, V>::yes;
-    // H200, 2026-11, down (32768, 32767) and as many bytes: maxima of float32 0.87 and 0.91 of a copy, of float16 0.67 and 0.75,
-    // of uint8 0.47 and 0.50; but sums of float32 0.92 and 0.80.
     static const bool uses_table = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
-    static const bool in_place = ColumnStride > 1 && sizeof(In) == sizeof(Out) && !StagesResults && !IsComputeBound<Op>::yes;
-    // Strips of many chains that overlap, so that each writes whole sectors of memory: those of results that are wider than
-    // elements, and of bytes where a lane has columns enough. H200, 2026-11, without overlap and so: sums of uint8 0.63 and 0.85,
-    // maxima 0.50 and 0.57; but sums of float32 0.90 and 0.89, of float16 0.57 and 0.54.
-    static const bool overlaps = ColumnStride > 1 && !Anchored && (sizeof(Out) > sizeof(In) || (sizeof(Out) == 1 && V == 16));
     // Where a tile lies, and its first rows.
     struct TileLocation {
         u64 tile, link, chain, line;  // line: of its first column
-        // Where strips overlap, which have one operand, b holds how many columns are the strip's own, and in its upper half whether
-        // it is the first.
         const u8 *a, *b;
         u8* out;
         u32 columns, rows;
@@ -80,8 +65,8 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         TileRing<TileLocation> ring;
     };
     struct PendingState {
-        State before[whole ? V : 1];  // the lane's prefix within the warp
-        bool is_finite;               // what folding assumed is so
+        State before;    // the lane's prefix within the warp
+        bool is_finite;  // what folding assumed is so
     };
 
     const Strips& task;
@@ -91,10 +76,9 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     const i64 skip_a, skip_b, skip_out;  // bytes from a tile's first row to this warp's; to this lane's first result
     GR_HD StripScan(const Strips& scan)
         : task(scan), warp(Warps == 1 ? 0 : threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
-          row_group(whole ? lane : V > 1 || scan.row_groups == 1 ? 0 : (u32)scan.by_width.of(lane)),
-          column(whole ? 0 : V == 1 ? lane - row_group * (u32)scan.width : ColumnStride == 1 ? lane * V : lane),
-          most((u32)scan.row_groups * (u32)scan.rows),
-          first(row_group * (u32)scan.rows), skip_a((i64)(warp * most) * scan.layout_a.step),
+          row_group(V > 1 || scan.row_groups == 1 ? 0 : (u32)scan.by_width.of(lane)),
+          column(V == 1 ? lane - row_group * (u32)scan.width : ColumnStride == 1 ? lane * V : lane),
+          most((u32)scan.row_groups * (u32)scan.rows), first(row_group * (u32)scan.rows), skip_a((i64)(warp * most) * scan.layout_a.step),
           skip_b((i64)(warp * most) * scan.layout_b.step),
           skip_out((i64)(warp * most + first) * scan.step_out + (i64)(column * sizeof(Out))) {}
 
@@ -111,28 +95,20 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         return *(SharedScratch*)(GR_SHARED + STAGES * stage_bytes() + Warps * (share_out() + table_bytes()));
     }
     GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
-    static GR_HD PendingState no_pending() {
-        PendingState none;
-#pragma unroll
-        for (int j = 0; j < (whole ? V : 1); j++) none.before[j] = Op::identity();
-        none.is_finite = true;
-        return none;
-    }
+    static GR_HD PendingState no_pending() { return {Op::identity(), true}; }
 
     // One lane calls.
     GR_HD TileLocation location_of(u64 tile) const {
         if (tile >= task.tiles) return {tile, 0, 0, 0, nullptr, nullptr, nullptr, 0, 0};
         const u64 link = task.chains > 1 ? task.by_chains.of(tile) : tile, chain = tile - link * task.chains;
         const u64 plane = task.strips > 1 ? task.by_strips.of(chain) : chain, strip = chain - plane * task.strips;
-        const u64 next = overlaps ? task.own : width;
-        const i64 begin = (i64)(strip * next) - (i64)task.lead;  // counted as if the first strip were whole
+        const i64 begin = (i64)(strip * width) - (i64)task.lead;  // counted as if the first strip were whole
         const u64 from = begin > 0 ? (u64)begin : 0, end = (u64)begin + width < task.columns ? (u64)begin + width : task.columns;
         const Offset at = task.plane.at(plane);
         const u64 row = link * Warps * most, rows = task.length - row;
         return {tile, link, chain, plane * task.columns + from,
                 task.a + at.a + (i64)from * task.layout_a.column_step + (i64)row * task.layout_a.step,
-                overlaps ? (const u8*)((end == task.columns ? end - from : next) | (u64)(from == 0) << 32)
-                         : task.b + at.b + (i64)from * task.layout_b.column_step + (i64)row * task.layout_b.step,
+                task.b + at.b + (i64)from * task.layout_b.column_step + (i64)row * task.layout_b.step,
                 (u8*)task.out + at.c + (i64)(from * sizeof(Out)) + (i64)row * task.step_out, (u32)(end - from),
                 rows < Warps * most ? (u32)rows : Warps * most};
     }
@@ -160,7 +136,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         for (int i = 0; i < Count; i++) {
             const u8* left = a.template next<PhaseVaries>();
             const u8* right = Reader<In>::size_b > 0 ? b.template next<PhaseVaries>() : left;
-            if constexpr (ColumnStride == 1 && !whole) from[i] = PackReader<In, V>::of(left, right, 0);
+            if constexpr (ColumnStride == 1) from[i] = PackReader<In, V>::of(left, right, 0);
             else
 #pragma unroll
                 for (int j = 0; j < V; j++)
@@ -176,36 +152,18 @@ struct StripScan : TileWork<Strips, Warps, 1> {
             fold.take(from);
         }
     };
-    // Scans rows from the states before them; results go to memory, or where they are `staged`. InPlace: they take the place of
-    // their elements first, from where rows of the whole strip are written by the pack; stores of 32 columns that begin anywhere
-    // would write more sectors in part.
-    template <class Scan, bool InPlace = false> struct Writer {
+    // Scans rows from the states before them; results go to memory, or where they are `staged`.
+    template <class Scan> struct Writer {
         Scan scan;
         u8* to;
         i64 step;
         u32 columns;  // of the strip, from this lane's first on
         ColumnCursor staged;
-        Window window;
         template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
-            ColumnCursor places = a;
             Pack<In, V> from[Count];
             read<PhaseVaries, Count>(a, b, from);
             Pack<Out, V> results[Count];
             scan.rows(from, results);
-            if constexpr (InPlace) {
-                const u32 first = threadIdx.x % 32 * (u32)sizeof(Out), share = places.at - first;
-#pragma unroll
-                for (int i = 0; i < Count; i++) {
-                    u8* const place = (u8*)places.template next<PhaseVaries>();
-#pragma unroll
-                    for (int j = 0; j < V; j++) ((Out*)place)[j * ColumnStride] = results[i].at[j];
-                }
-                __syncwarp();
-                drain_rows<PhaseVaries, Count, V * ColumnStride * (int)sizeof(Out), Out, overlaps>(
-                    share, places.pitch, to - first, step, window);
-                to += Count * step;
-                return;
-            }
 #pragma unroll
             for (int i = 0; i < Count; i++) {
                 const Pack<Out, V>& result = results[i];
@@ -215,14 +173,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
                     for (int j = 0; j < V; j++)
                         if (ColumnStride == 1 || j * ColumnStride < columns) at[j * ColumnStride] = result.at[j];
                 } else if constexpr (ColumnStride == 1) store_pack(to, result);
-                else if constexpr (overlaps) {
-                    const u32 first = threadIdx.x % 32 * (u32)sizeof(Out), low = window.low(to - first);
-                    const u32 high = window.high(to - first);
-#pragma unroll
-                    for (int j = 0; j < V; j++)
-                        if (first + j * (u32)(ColumnStride * sizeof(Out)) - low < high - low)
-                            store_streaming((Out*)to + j * ColumnStride, result.at[j]);
-                } else
+                else
 #pragma unroll
                     for (int j = 0; j < V; j++)
                         if (j * ColumnStride < columns) store_streaming((Out*)to + j * ColumnStride, result.at[j]);
@@ -278,18 +229,14 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         PendingState pending = no_pending();
         pending.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
         if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, state);
-        if constexpr (V == 1 || whole) {
+        if constexpr (V == 1) {
             if (task.row_groups > 1) {  // a scan over the row groups, column by column
-                const u32 next = whole ? 1 : width;  // lanes to the next row group
-#pragma unroll
-                for (int j = 0; j < V; j++) {
-                    for (u32 up = next; up < 32; up *= 2) {
-                        const State earlier = shuffle_up(0xffffffffu, state[j], (int)up, 32);
-                        if (lane >= up) state[j] = Op::combine(earlier, state[j]);
-                    }
-                    const State before = shuffle_up(0xffffffffu, state[j], (int)next, 32);
-                    if (row_group > 0) pending.before[j] = before;
+                for (u32 up = width; up < 32; up *= 2) {
+                    const State earlier = shuffle_up(0xffffffffu, state[0], (int)up, 32);
+                    if (lane >= up) state[0] = Op::combine(earlier, state[0]);
                 }
+                const State before = shuffle_up(0xffffffffu, state[0], (int)width, 32);
+                if (row_group > 0) pending.before = before;
             }
         }
         if (row_group + 1 == task.row_groups)
@@ -302,11 +249,8 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];
-        if constexpr (V == 1 || whole) {
-            if (task.row_groups > 1)
-#pragma unroll
-                for (int j = 0; j < V; j++) state[j] = Op::combine(state[j], pending.before[j]);
-        }
+        if constexpr (V == 1)
+            if (task.row_groups > 1) state[0] = Op::combine(state[0], pending.before);
         if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, rows, stage, state);
         else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, rows, stage, state);
         if (!StagesResults || rows == 0) return;
@@ -324,7 +268,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         scan.begin(0, rows, table());
         scan.pass((int)first);
         __syncwarp();
-        write_rows<ScanReference<decltype(scan)>, false>(location, rows, stage, {scan});
+        write_rows<ScanReference<decltype(scan)>>(location, rows, stage, {scan});
         return true;
     }
     // A scan by reference, which goes on behind these rows.
@@ -337,21 +281,10 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
         if constexpr (uses_table)
             if (write_equal_counts(location, rows, stage, before)) return;
-        if constexpr (in_place) {
-            const i64 away = (i64)location.out - (i64)location.a, phase_step = task.step_out - task.layout_a.step;
-            if (location.columns == room && task.layout_a.column_step == (i64)sizeof(Out) && (away | phase_step) % 16 == 0)
-                return write_rows<Scan, true>(location, rows, stage, {before, task.option});
-        }
-        write_rows<Scan, false>(location, rows, stage, {before, task.option});
+        write_rows<Scan>(location, rows, stage, {before, task.option});
     }
-    GR_HD Window window_of(const TileLocation& location) const {
-        const u32 own = (u32)(u64)location.b;
-        return {own * (u32)sizeof(Out), location.columns * (u32)sizeof(Out), (u64)location.b >> 32 != 0, own == location.columns};
-    }
-    template <class Scan, bool InPlace>
-    GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, const Scan& scan) const {
-        Writer<Scan, InPlace> writing = {
-            scan, location.out + skip_out, task.step_out, location.columns - column, {0, 0, 0, 0, 0, 0}, window_of(location)};
+    template <class Scan> GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, const Scan& scan) const {
+        Writer<Scan> writing = {scan, location.out + skip_out, task.step_out, location.columns - column, {0, 0, 0, 0, 0, 0}};
         if (StagesResults) {
             const u8* low = lowest_out(location, rows);
             writing.staged = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
@@ -363,12 +296,10 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     // each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         typedef ColumnStates<Op, look_back_columns> Columns;
-        typedef typename Conditional<three_levels, ThreeLevelLookBack<Columns, 4>,
-                                     TwoLevelLookBack<Columns, Anchored, uses_table>>::type Steps;
+        typedef TwoLevelLookBack<Columns, Anchored, uses_table> Steps;
         typedef typename Conditional<is_batched, BatchedLookBack<Columns, 8, 8>, Steps>::type Links;
-        const u32 first = whole               ? lane
-                          : ColumnStride == 1 ? lane * V + look_back_warp * look_back_columns
-                                              : look_back_warp * look_back_columns * ColumnStride + lane;
+        const u32 first = ColumnStride == 1 ? lane * V + look_back_warp * look_back_columns
+                                            : look_back_warp * look_back_columns * ColumnStride + lane;
         const bool active = first < location.columns;
         typename Columns::State own = Columns::identity(), start = own;
         if (active) {
@@ -412,7 +343,7 @@ const int SERIAL_BLOCKS = 8;  // of one warp on an SM, at most
 template <class Op, int V> constexpr int SERIAL_BATCH = ScansRowRuns<Op>::yes || sizeof(typename Op::In) * V > 8 ? 4 : 8;
 
 template <class Op, class Emit, int V, bool Exclusive>
-struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, false, Exclusive, SERIAL_BATCH<Op, V>> {
+struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, SERIAL_BATCH<Op, V>> {
     typedef typename SerialColumnScan::StripScan Strip;
     typedef typename Op::State State;
     typedef typename Strip::TileLocation TileLocation;
@@ -445,7 +376,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, false, Excl
             const TileLocation tile = tile_of(strip, link);
             scan.begin(link * task.rows, tile.rows, GR_SHARED + SERIAL_STAGES * stage_bytes());
             __syncwarp();
-            Strip::template write_rows<typename Strip::template ScanReference<Scan>, false>(tile, tile.rows, stage, {scan});
+            Strip::template write_rows<typename Strip::template ScanReference<Scan>>(tile, tile.rows, stage, {scan});
             stage = (stage + 1) % SERIAL_STAGES;
         }
 #pragma unroll

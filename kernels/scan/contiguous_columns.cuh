@@ -3,10 +3,10 @@
 #pragma once
 #include "contiguous_tile.cuh"
 
-template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Anchored, bool Lines,
-          bool Exclusive, int Radix = 0, int StatesPerLane = 0, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Lines, bool Exclusive,
+          int Radix = 0, int StatesPerLane = 0, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
 struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V,
-                                             LookBackWarps, Anchored, Lines, Radix, StatesPerLane, Stages> {
+                                             LookBackWarps, Lines, Radix, StatesPerLane, Stages> {
     typedef typename ContiguousColumnScan::ContiguousTile Tiles;
     typedef typename Op::In In;
     typedef typename Op::State Value;

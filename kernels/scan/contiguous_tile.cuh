@@ -17,8 +17,8 @@
 // the lanes of a warp group that have one row together. StateCount: states of a tile. LookBackWarps: warps that look back for a
 // tile. Lines: planes follow one another, many begin within a tile, and all are one chain. Radix, StatesPerLane: of a chain whose
 // tile states are polled in one batch, else 0. Stages: tiles in shared memory.
-template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int StateCount, int LookBackWarps, bool Anchored, bool Lines,
-          int Radix = 0, int StatesPerLane = 0, int Stages = STAGES>
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int StateCount, int LookBackWarps, bool Lines, int Radix = 0,
+          int StatesPerLane = 0, int Stages = STAGES>
 struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWarps> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
@@ -27,16 +27,10 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     typedef typename Emit::Out Out;
     static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
-    static const bool prefetches_tile = Anchored;
+    static const bool prefetches_tile = true;
     static const bool barrier_on_prefix = !IsComputeBound<Op>::yes;
     static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // named barrier of the first warp group
-    // H200, 2026-11, shares of a copy, in three levels and two: sums of float32 down (n, 5) 0.90 and 0.85, (n, 8) 0.92 and 0.90,
-    // (n, 33) 0.77 and 0.79, of float64 (n, 5) 0.78 and 0.71, (n, 32) 0.70 and 0.77; maxima of float32 (n, 32) 0.95 and 0.94. Of
-    // larger states only sums of float64 have been measured.
-    static const bool three_levels =
-        Anchored && LookBackWarps <= (sizeof(State) <= 4 ? 4 : sizeof(State) <= 8 ? 3 : IsFloatSum<Op>::yes && !Lines ? 1 : 0);
-    typedef typename Conditional<three_levels, ThreeLevelLookBack<Running, 2>,
-                                 TwoLevelLookBack<Running, Anchored, true>>::type Links;
+    typedef TwoLevelLookBack<Running, true, true> Links;
     typedef BatchedLookBack<Op, (Radix > 0 ? Radix : 1), (StatesPerLane > 0 ? StatesPerLane : 1)> BatchedLinks;
     static const bool is_batched = Radix > 0;
     static_assert(!is_batched || !Lines, "lines that begin within a tile are looked back for by steps");

@@ -50,12 +50,11 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     typedef typename Running::State State;
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
-    // Packs by which loops are unrolled, of aligned and misaligned shares: registers are few, and where lines end, code is long.
+    // Packs by which loops are unrolled: registers are few, and where lines end, code is long.
     // Rolled, lines of 4095 float32 had 1.02 of a copy and not 0.86; of strided lines three were better for float64 along [:,
     // 1:-1], 0.87 and 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11). One pack of 16-bit elements and two: a line's sums
     // of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
     static const int unrolled = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
-    static const int unrolled_misaligned = sizeof(Value) > 16 ? 1 : 3;
 
     const Scan& task;
     const u8 *const a, *const b;  // the warp's share of the operands
@@ -86,8 +85,8 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     GR_HD int pack_of(int k) const { return run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V; }
     GR_HD bool is_element(i64 position) const { return position >= (i64)task.lead && position < (i64)task.positions; }
 
-    template <int Misalignment> using Packs =
-        typename Conditional<Misalignment == 0, AlignedPacks<LaneRun>, MisalignedPacks<LaneRun, Misalignment, Run, Reverse>>::type;
+    // Pack number k of this lane's run, in the order of the scan.
+    GR_HD Pack<In, V> pack(int k) const { return PackReader<In, V>::of(a, b, pack_of(k)); }
     typedef PackScan<Op, Emit, V> Fast;
     static const bool by_packs = !Exclusive && Fast::exists;
     template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
@@ -150,29 +149,27 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     }
     // Writes a run's packs without checks. Some are read before results take their place: the compiler does not know that packs do
     // not overlap.
-    template <class Packs, class By> GR_HD void write_steadily(Packs& packs, By& by) const {
+    template <class By> GR_HD void write_steadily(By& by) const {
         const int some = V == 2 ? 2 : 1, rest = Run % some;
 #pragma unroll 1
-        for (int k = 0; k + some <= Run; k += some) write_some<some>(packs, by, k);
-        if constexpr (rest > 0) write_some<rest>(packs, by, Run - rest);
+        for (int k = 0; k + some <= Run; k += some) write_some<some>(by, k);
+        if constexpr (rest > 0) write_some<rest>(by, Run - rest);
     }
-    template <int Count, class Packs, class By> GR_HD void write_some(Packs& packs, By& by, int k) const {
+    template <int Count, class By> GR_HD void write_some(By& by, int k) const {
         Pack<In, V> from[Count];
         Pack<Out, V> to[Count];
 #pragma unroll
-        for (int i = 0; i < Count; i++) from[i] = in_scan_order(packs.next(k + i));
+        for (int i = 0; i < Count; i++) from[i] = in_scan_order(pack(k + i));
 #pragma unroll
         for (int i = 0; i < Count; i++) by.walk(from[i], to[i]);
 #pragma unroll
         for (int i = 0; i < Count; i++) put(k + i, in_scan_order(to[i]));
     }
     // The state of a run in which no line begins or ends, and all positions are elements.
-    template <int Misalignment> GR_HD Value fold_even(i64 index) const {
-        Packs<Misalignment> packs(*this);
+    GR_HD Value fold_even(i64 index) const {
         ThreadReduce<Op> reduce;
-        const int together = Misalignment == 0 ? unrolled : unrolled_misaligned;
-#pragma unroll together
-        for (int k = 0; k < Run; k++) take(reduce, packs.next(k), index, k);
+#pragma unroll unrolled
+        for (int k = 0; k < Run; k++) take(reduce, pack(k), index, k);
         return reduce.state();
     }
     // All lanes of a warp call, with such a run. Assumes that all elements of the warp's share are finite, and returns whether they
@@ -182,38 +179,31 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     static const bool assumes_finite =
         !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
     static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
-    template <int Misalignment> GR_HD bool fold_finite(Value& sum) const {
-        Packs<Misalignment> packs(*this);
+    GR_HD bool fold_finite(Value& sum) const {
         FiniteSum<Op, V> all;
 #pragma unroll unrolled_finite
-        for (int k = 0; k < Run; k++) all.take(in_scan_order(packs.next(k)));
+        for (int k = 0; k < Run; k++) all.take(in_scan_order(pack(k)));
         sum = all.sum;
         return __all_sync(0xffffffffu, all.was_finite());
     }
-    template <int Misalignment> GR_HD void write_finite(Value value) const {
-        Packs<Misalignment> packs(*this);
-        if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
+    GR_HD void write_finite(Value value) const {
         FiniteScan<Op, Emit, V> scan(value, task.option);
 #pragma unroll unrolled_finite
-        for (int k = 0; k < Run; k++) write_some<1>(packs, scan, k);
+        for (int k = 0; k < Run; k++) write_some<1>(scan, k);
     }
     // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
-    template <int Misalignment>
     GR_HD void write_even(Value value, i64 index, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
-        Packs<Misalignment> packs(*this);
-        if (Misalignment > 0 && Share::in_place) __syncwarp();  // results take the place of packs that other lanes hold by now
         By<by_packs> fast(value, task.option);
         if constexpr (by_packs && VarianceF32Delta<Op, Emit>::exists) {
             VarianceF32Delta<Op, Emit> delta(value, task.option);
-            if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(packs, delta);
+            if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(delta);
         }
         if constexpr (by_packs && ShiftedPowerSums<Op>::exists) {
-            if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(packs, fast);
+            if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(fast);
         }
-        const int together = Misalignment == 0 ? unrolled : unrolled_misaligned;
-#pragma unroll together
+#pragma unroll unrolled
         for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = packs.next(k);
+            const Pack<In, V> from = pack(k);
             Pack<Out, V> to;
             if constexpr (by_packs) run_pack(fast, from, to);
             else to = results_of(value, from, index, k);
@@ -233,11 +223,10 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
             line += 1 + more;
             at.index = index_from(begin);
         }
-        Packs<0> packs(*this);
         ThreadReduce<Op> reduce;
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = packs.next(k);
+            const Pack<In, V> from = pack(k);
             if (begin <= k * V) take(reduce, from, at.index, k);
             else if (begin < (k + 1) * V)
 #pragma unroll
@@ -248,12 +237,11 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     }
     // The results of such a run. Only packs in which a line ends are scanned element by element.
     GR_HD void write_ends(Cursor at, Value value) const {
-        Packs<0> packs(*this);
         if (at.is_head) value = start_of(at.line);
         By<by_packs> fast(value, task.option);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = packs.next(k);
+            const Pack<In, V> from = pack(k);
             Pack<Out, V> to;
             if (at.left > V) {
                 if constexpr (by_packs) run_pack(fast, from, to);
@@ -311,13 +299,12 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     // The state of a run some of whose positions may be no elements.
     GR_HD State fold_part(i64 first, Cursor at) const {
         if (at.line >= task.lines) return Running::identity();
-        Packs<0> packs(*this);
         bool has_head = Lines && at.is_head;
         Value start = has_head ? start_of(at.line) : Op::identity();
         ThreadReduce<Op> reduce;
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = packs.next(k);
+            const Pack<In, V> from = pack(k);
             if (is_inner_pack(first, k, at)) {
                 take(reduce, from, at.index, k);
                 at.left -= V;
@@ -339,11 +326,10 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     }
     GR_HD void write_part(i64 first, Cursor at, Value value) const {
         if (at.line >= task.lines) return;
-        Packs<0> packs(*this);
         if (Lines && at.is_head) value = start_of(at.line);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = packs.next(k);
+            const Pack<In, V> from = pack(k);
             Pack<Out, V> to;
             if (is_inner_pack(first, k, at)) {
                 to = results_of(value, from, at.index, k);
@@ -357,90 +343,6 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
                 }
             }
             put(k, to);
-        }
-    }
-};
-
-// A share of a running variance in which one line begins and only the line before it ends. It is folded and written as other shares
-// are, but for the lane in whose run the line begins (the owner): its elements of the new line are taken by all lanes of the warp
-// together.
-template <class Op, class Emit, class Share, bool Reverse> struct SegmentHead {
-    typedef typename Op::In In;
-    typedef typename Op::State State;
-    typedef typename Emit::Out Out;
-    typedef PivotSums::Sums Sums;
-    static const u32 run = Share::run, all = Share::elements, rounds = (run + 31) / 32;
-    const In* const share;
-    const u32 lane, at, owner;  // at: the line's first element in the order of the scan, or `all` where none begins
-    GR_HD SegmentHead(const u8* from, u32 first) : share((const In*)from), lane(threadIdx.x % 32), at(first), owner(first / run) {}
-
-    // All lanes of a warp call, with whether a line begins at their first element, and how many elements of their line are left.
-    // Returns `at` in each lane.
-    static GR_HD u32 found(bool is_head, u32 left, u64 length) {
-        const u32 some = __ballot_sync(0xffffffffu, is_head || left < run);
-        const bool ends = __shfl_sync(0xffffffffu, left, 31) == run;
-        if (some == 0 || ends || length < all) return all;
-        const u32 lane = __ffs((i32)some) - 1;
-        return lane * run + __shfl_sync(0xffffffffu, is_head ? 0u : left, (int)lane);
-    }
-    GR_HD bool exists() const { return at < all; }
-    GR_HD bool is_behind() const { return lane > owner; }
-    GR_HD u32 end() const { return (owner + 1) * run; }
-    static GR_HD u32 placed(u32 element) { return Reverse ? all - 1 - element : element; }
-    GR_HD In first() const { return share[placed(at)]; }
-    // The pivot of a lane's sums.
-    GR_HD In pivot() const { return is_behind() ? first() : share[placed(0)]; }
-    // How many elements of a lane's line come before its run in this share.
-    GR_HD u32 before() const { return lane * run - (is_behind() ? at : 0); }
-
-    // All lanes of a warp call; each gets the sums of elements `from` to below `to`.
-    GR_HD Sums::State sums(u32 from, u32 to, In about) const {
-        PivotSums all_sums(cast<f64>(about));
-#pragma unroll 1
-        for (u32 i = from + lane; i < to; i += 32) all_sums.add(cast<f64>(share[placed(i)]));
-        return shuffle_from(0xffffffffu, warp_reduce<Sums, 32>(all_sums.sums), 0, 32);
-    }
-    // All lanes of a warp call. Inclusive sums of the lanes' runs; behind the owner from the new line's first element on.
-    GR_HD Sums::State through(Sums::State own) const {
-        const Sums::State new_ones = sums(at, end(), first());
-        return warp_scan_from<Sums>(lane == owner ? new_ones : own, lane < owner ? 0 : owner);
-    }
-
-    // The new line's state. Result valid in lane 31.
-    GR_HD State head_state(Sums::State through) const {
-        return ShiftedPowerSums<Op>::state_of(cast<f64>(first()), through, all - at);
-    }
-    // All lanes of a warp call; each gets the state of what the owner has of the line before.
-    GR_HD State ended() const {
-        const u32 begin = owner * run;
-        const In about = share[placed(begin)];
-        return ShiftedPowerSums<Op>::state_of(cast<f64>(about), sums(begin, at, about), at - begin);
-    }
-    // The new line's elements of the owner's run, read before results take their place: each lane has every 32nd.
-    struct HeadElements {
-        f64 about, x[rounds];
-    };
-    GR_HD HeadElements load() const {
-        HeadElements found;
-        found.about = cast<f64>(first());
-#pragma unroll
-        for (u32 i = 0; i < rounds; i++) found.x[i] = at + 32 * i + lane < end() ? cast<f64>(share[placed(at + 32 * i + lane)]) : 0;
-        return found;
-    }
-    // All lanes of a warp call. Writes the results of those elements.
-    GR_HD void write(const HeadElements& from, State start, const f64* option, u8* to) const {
-        Sums::State before = Sums::identity();
-#pragma unroll
-        for (u32 i = 0; i < rounds; i++) {
-            if (at + 32 * i >= end()) break;
-            const u32 number = 32 * i + lane;
-            const bool is_one = at + number < end();
-            PivotSums own(from.about);
-            if (is_one) own.add(from.x[i]);
-            const Sums::State through = Sums::combine(before, warp_scan<Sums, 32>(own.sums));
-            before = shuffle_from(0xffffffffu, through, 31, 32);
-            const State state = Op::combine(start, ShiftedPowerSums<Op>::state_of(from.about, through, number + 1));
-            if (is_one) *(Out*)(to + placed(at + number) * (u32)sizeof(Out)) = RowEmit<Emit>::of(state, option);
         }
     }
 };

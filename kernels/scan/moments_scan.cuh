@@ -343,12 +343,6 @@ template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
         sum = count * rest_of(before.mean);
         squares = before.m2;
     }
-    // Goes on behind so many elements, given the sums of their distances from the mean and of the squares.
-    GR_HD void skip(int elements, f64 their_sum, f64 their_squares) {
-        sum = their_sum;
-        squares = state.m2 + their_squares;
-        count = state.count + elements;
-    }
     GR_HD State now() const {
         const f64 part = one_over(count), shift = sum * part;
         const decltype(state.mean) about = {first_of(state.mean)};

@@ -37,16 +37,10 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     // 256 MiB of float32, products 255 us and 228, argmin 174 and 152, first elements 156 and 157, minima of float64 149 and 157.
     // Where another block has the SM meanwhile: sums of float32 151 and 155, non-zero uint16 108 and 111.
     static const bool barrier_on_prefix = Lines < 2 && (Blocks > 1 || !(IsComputeBound<Op>::yes || HasLongState<Op>::yes));
-    // A misaligned share is read as it lies, or realigned first.
-    static const bool reads_misaligned =
-        Strided && Share::size_b == 0 && Share::size_a >= 4 && V * Share::size_a == 16 && !ShiftedPowerSums<Op>::exists;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     // A lane's prefix within its warp is kept as power sums where a warp's share is folded to those.
     static const bool by_power_sums = ShiftedPowerSums<Op>::exists, skips = ShiftedPowerSums<Op>::skips;
-    // A share in which one line begins is folded and written as others are, but for the elements of the lane where it does: of
-    // int32, whose warps have fewer registers, variances along lines of 16384 had 0.59 of a copy by it, else 0.83 (H200, 2026-11).
-    static const bool handles_heads = by_power_sums && !skips && Lines > 0 && !Exclusive && Share::in_place;
     static const int blocks = Blocks > 1 || NeedsRegisters<Op, Lines>::yes ? Blocks : GR_BLOCKS;
     struct TileLocation { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then the scratch.
@@ -90,8 +84,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const i64 first = share_of(location.tile), low = (i64)task.lead, high = (i64)task.positions;
         if constexpr (Strided) {
             const ShareStart<Share::elements> start(task, first);
-            u32 misaligned = fetch_units<false, Share::elements, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first,
-                                                                                      start);
+            u32 misaligned =
+                fetch_units<false, Share::elements, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
             if constexpr (Share::size_b > 0)
                 misaligned |=
                     fetch_units<true, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start) * 16;
@@ -103,8 +97,10 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         if constexpr (Share::size_b > 0)
             fetch_packs<Share::elements, Share::size_b>(share_b(stage), task.b - low * Share::size_b, first, low, high);
     }
+    // The first element of a share in the order of the scan.
+    GR_HD In first_element(u32 stage) const { return ((const In*)share_a(stage))[Reverse ? Share::elements - 1 : 0]; }
     GR_HD void realign(u32 stage) const {
-        if constexpr (Strided && !reads_misaligned) {
+        if constexpr (Strided) {
             const u32 misaligned = scratch().misaligned[stage][warp], first = misaligned % 16, second = misaligned / 16;
             if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);
             if constexpr (Share::size_b > 0)
@@ -126,43 +122,14 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     GR_HD bool is_even(i64 first, const Cursor& at) const {
         return is_inner(first) && (Lines == 0 || __all_sync(0xffffffffu, at.left > Share::run && !at.is_head));
     }
-    typedef SegmentHead<Op, Emit, Share, Reverse> Head;
-    GR_HD Head head_of(i64 first, const Cursor& at, u32 stage) const {
-        if (!handles_heads || !is_inner(first)) return Head(share_a(stage), Head::all);
-        return Head(share_a(stage), Head::found(at.is_head, at.left, task.length));
-    }
-    // The line of a lane from the owner on.
-    static GR_HD u64 head_line(const Cursor& at, const Head& head) { return at.line + (head.lane == head.owner && !at.is_head); }
-    // Elements by which a share is shifted.
-    GR_HD u32 misalignment(u32 stage) const { return reads_misaligned ? scratch().misaligned[stage][warp] / Share::size_a : 0; }
-    template <int Misalignment> GR_HD Value fold_even(u32 misalignment, const Lane& run, i64 index) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < V)
-            if (misalignment != Misalignment) return fold_even<Misalignment + 1>(misalignment, run, index);
-        return run.template fold_even<Misalignment>(index);
-    }
-    template <int Misalignment> GR_HD void write_even(u32 misalignment, const Lane& run, Value value, i64 index) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < V)
-            if (misalignment != Misalignment) return write_even<Misalignment + 1>(misalignment, run, value, index);
-        run.template write_even<Misalignment>(value, index);
-    }
-    template <int Misalignment> GR_HD bool fold_finite(u32 misalignment, const Lane& run, Value& value) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < V)
-            if (misalignment != Misalignment) return fold_finite<Misalignment + 1>(misalignment, run, value);
-        return run.template fold_finite<Misalignment>(value);
-    }
-    template <int Misalignment> GR_HD void write_finite(u32 misalignment, const Lane& run, Value value) const {
-        if constexpr (reads_misaligned && Misalignment + 1 < V)
-            if (misalignment != Misalignment) return write_finite<Misalignment + 1>(misalignment, run, value);
-        run.template write_finite<Misalignment>(value);
-    }
     // All lanes of a warp call. Inclusive scan of the lanes' runs.
     GR_HD State fold_warp(i64 first, const Cursor& at, bool even, u32 stage, bool& finite) const {
         const Lane run = lane_run(stage);
         State state;
         if (even) {
             Value own;
-            if constexpr (Lane::assumes_finite) finite = fold_finite<0>(misalignment(stage), run, own);
-            if (!finite) own = fold_even<0>(misalignment(stage), run, at.index);
+            if constexpr (Lane::assumes_finite) finite = run.fold_finite(own);
+            if (!finite) own = run.fold_even(at.index);
             if constexpr (Lines > 0) return Running::of(warp_scan<Op, 32>(own), false);
             state = Running::of(own, false);
         } else {
@@ -179,43 +146,22 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     GR_HD void write_share(i64 first, u32 stage, u32 slot, PendingState pending) const {
         const Value prefix = scratch().prefix[slot][warp];
         const Lane run = lane_run(stage);
+        const Value value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
         if constexpr (Lane::assumes_finite)
-            if (pending.finite)
-                return write_finite<0>(misalignment(stage), run,
-                                       Running::value(Running::combine(Running::of(prefix, false), pending.before)));
+            if (pending.finite) return run.write_finite(value);
         // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
         const bool even = Lines == 0 ? is_inner(first) : pending.even;
         const Cursor at = Lines > 0 && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) {
-            const Head head = even ? Head(share_a(stage), Head::all) : head_of(first, at, stage);
-            if (even || head.exists()) {
-                Value value, ended = Op::identity();
-                f64 squares = bit_cast<f64>(0x7ff8000000000000ull);
-                typename Head::HeadElements head_state;
-                if (!skips || scratch().misaligned[stage][warp]) {
-                    const Value own = Running::value(pending.before);
-                    const ShiftedPowerSums<Op> fold(head.pivot());
-                    if (head.exists()) {
-                        head_state = head.load();
-                        if (task.totals) ended = head.ended();
-                    }
-                    __syncwarp();  // results may take the elements' place
-                    value = fold.append(head.is_behind() ? run.start_of(at.line) : prefix, fold.unpacked(own), head.before());
-                    squares = fold.squares_of(own, value, Share::run);
-                } else {
-                    value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
-                }
-                run.template write_even<0>(value, at.index, squares);
-                if (!head.exists()) return;
-                __syncwarp();
-                if (task.totals && lane == head.owner && head.at > 0)
-                    ((Value*)task.totals)[run.place(at.line - at.is_head)] = Op::combine(value, ended);
-                const u64 line = shuffle_from(0xffffffffu, head_line(at, head), (int)head.owner, 32);
-                return head.write(head_state, run.start_of(line), task.option, results(stage));
+            if (even && (!skips || scratch().misaligned[stage][warp])) {
+                const Value own = Running::value(pending.before);
+                const ShiftedPowerSums<Op> fold(first_element(stage));
+                __syncwarp();  // results may take the elements' place
+                const Value before = fold.append(prefix, fold.unpacked(own), lane * Share::run);
+                return run.write_even(before, at.index, fold.squares_of(own, before, Share::run));
             }
         }
-        const Value value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
-        if (even) return write_even<0>(misalignment(stage), run, value, at.index);
+        if (even) return run.write_even(value, at.index);
         if constexpr (Lines > 0)
             if (is_inner(first)) return run.write_ends(at, value);
         run.write_part(first, at, value);
@@ -248,23 +194,17 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const Cursor at = lane_run(stage).cursor(first);
         const bool even = is_even(first, at);
         if constexpr (by_power_sums) {
-            const Head head = even ? Head(share_a(stage), Head::all) : head_of(first, at, stage);
-            if (even || head.exists()) {
+            if (even) {
                 const In* share = (const In*)share_a(stage);
-                ShiftedPowerSums<Op> fold(head.pivot());
+                ShiftedPowerSums<Op> fold(first_element(stage));
 #pragma unroll 3
                 for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
-                const typename ShiftedPowerSums<Op>::SumState through = head.exists() ? head.through(fold.sums) : fold.through();
+                const typename ShiftedPowerSums<Op>::SumState through = fold.through();
                 const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
                 if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;
                 if (whole) {
-                    if (lane == 31) {
-                        const Value own =
-                            head.exists() ? head.head_state(through) : fold.template state_of<Share::elements>(through);
-                        const Value start = head.exists() ? lane_run(stage).start_of(head_line(at, head)) : Op::identity();
-                        scratch().total[slot][warp] = Running::of(task.carry && head.exists() ? Op::combine(start, own) : own,
-                                                                  head.exists());
-                    }
+                    if (lane == 31)
+                        scratch().total[slot][warp] = Running::of(fold.template state_of<Share::elements>(through), false);
                     return {Running::of(fold.packed(fold.before(through)), false), even, false};
                 }
             }

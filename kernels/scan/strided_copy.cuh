@@ -21,7 +21,7 @@ template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
 
 // A share whose elements of an operand lie one after another in memory, at whatever alignment. Aligned packs of memory are copied to
 // shared memory; the first and the last, of which the share has a part each, to one place. Once all are there, they are shifted to
-// the alignment of shared memory, or read as they lie.
+// the alignment of shared memory.
 template <bool Second, int Elements, int Size> struct ContiguousSpan {
     static const int packs = Elements * Size / 16, each = 16 / Size;
     bool exists;
@@ -143,52 +143,6 @@ template <bool Second, int Elements, int Size> struct SteppedSpan {
     }
 };
 
-// A lane's run of packs of T that are shifted by so many elements, read one after another in the order of a scan. `first` is the
-// run's first pack, `last` the one behind the run.
-template <class T, int V, int Misalignment, bool Reverse> struct MisalignedRun {
-    uint4 pending;  // the pack of which the next result takes a part: the one before, or with Reverse the one after
-    uint4 behind;
-    static GR_HD uint4 at(const u8* from) { return *(const uint4*)from; }
-    GR_HD MisalignedRun(const u8* first, const u8* last) : pending(at(first)), behind(at(last)) {
-        if (Reverse) pending = behind;
-    }
-    // The pack at `from`, which follows the one that was read before.
-    GR_HD Pack<T, V> next(const u8* from, bool is_last) {
-        Shared<T, V> both;
-        if (Reverse) {
-            const uint4 pack = at(from);
-            both.word = shifted<sizeof(T)>(pack, pending, Misalignment * sizeof(T));
-            pending = pack;
-        } else {
-            const uint4 pack = is_last ? behind : at(from + 16);
-            both.word = shifted<sizeof(T)>(pending, pack, Misalignment * sizeof(T));
-            pending = pack;
-        }
-        return both.pack;
-    }
-};
-
-// This lane's packs, one after another, of an aligned share or a misaligned one. All lanes of a warp call the constructors.
-template <class Work> struct AlignedPacks {
-    const Work& work;
-    const u8 *const a, *const b;
-    GR_HD AlignedPacks(const Work& run) : work(run), a(run.a), b(run.b) {}
-    GR_HD Pack<typename Work::In, Work::V> next(int k) const {
-        return PackReader<typename Work::In, Work::V>::of(a, b, work.pack_of(k));
-    }
-};
-template <class Work, int Misalignment, int Run, bool Reverse> struct MisalignedPacks {
-    typedef typename Work::In In;
-    typedef typename Work::Share Share;
-    const Work& work;
-    const u8* const a;
-    MisalignedRun<In, Work::V, Misalignment, Reverse> run;
-    GR_HD MisalignedPacks(const Work& lane)
-        : work(lane), a(lane.a),
-          run(a + lane.pack_of(0) * Share::size_a, a + (lane.run_of() + 1) * Share::run % Share::elements * Share::size_a) {}
-    GR_HD Pack<In, Work::V> next(int k) { return run.next(a + work.pack_of(k) * Share::size_a, k + 1 == Run); }
-};
-
 // Below, shares are copied unit by unit. A copy unit is elements that lie together in memory, as many as are aligned wherever lines
 // begin.
 const u32 SATURATED = 1u << 31;  // in place of any number larger than a share
@@ -204,7 +158,7 @@ struct Element {
 template <int Elements> struct ShareStart {
     u64 line, in_line;
     Offset here;  // where its line begins
-    bool whole, evenly;  // all positions of the share are elements; its lines lie evenly apart, along one dimension
+    bool whole, evenly;  // all positions of the share are elements; its lines lie evenly apart
     i64 pitch_a, pitch_b, pitch_out;  // bytes from one of those lines to the next
     GR_HD ShareStart(const Scan& task, i64 first) {
         const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
@@ -213,13 +167,19 @@ template <int Elements> struct ShareStart {
         here = task.line.at(line);
         whole = first >= (i64)task.lead && first + Elements <= (i64)task.positions;
         evenly = whole;
-        if (whole && dims > 1) {
-            const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
-            evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);
-        }
         pitch_a = task.line.dim[dims - 1].a;
         pitch_b = task.line.dim[dims - 1].b;
         pitch_out = task.line.dim[dims - 1].c;
+        if (!whole || dims == 1) return;
+        const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
+        if (last == line + 1) {  // of two lines the second may lie anywhere
+            const Offset next = task.line.at(last);
+            pitch_a = next.a - here.a;
+            pitch_b = next.b - here.b;
+            pitch_out = next.c - here.c;
+        } else {
+            evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);
+        }
     }
 };
 
@@ -277,39 +237,8 @@ struct UnitCursor {
     }
 };
 
-// The same of a share that is the end of one line and the beginning of the next, or a part of one line. H200, 2026-11: maxima of
-// int16 along (13, 66, 4, 6903)[:, ::3], where lines do not lie evenly apart, one address after another 92 us, so 45.
-template <bool Second, int Elements, int Size, int Unit> struct TwoLineCursor {
-    static const int each = Unit / Size;
-    bool exist;
-    const u8* at;     // this lane's next unit
-    i64 ahead, jump;  // bytes to the one behind it; bytes more where the second line begins
-    i32 before;       // units of the first line, from this lane's next on
-
-    // `from` is the operand's first element.
-    GR_HD TwoLineCursor(const Scan& task, const u8* from, const ShareStart<Elements>& start) : exist(false) {
-        if (task.length < Elements || !start.whole) return;
-        exist = true;
-        const i64 step = Second ? task.step_b : task.step_a;
-        const Offset next = task.line.at(start.line + 1 < task.lines ? start.line + 1 : start.line);
-        const i64 here = Second ? start.here.b : start.here.a, there = Second ? next.b : next.a;
-        const u64 left = task.length - start.in_line;
-        const u32 lane = threadIdx.x % 32;
-        at = from + here + (i64)(start.in_line + lane * each) * step;
-        ahead = 32 * each * step;
-        jump = there - here - (i64)task.length * step;
-        before = (i32)(left < Elements ? left : Elements) / each - (i32)lane;
-    }
-    GR_HD const u8* next() {
-        const u8* now = before > 0 ? at : at + jump;
-        at += ahead;
-        before -= 32;
-        return now;
-    }
-};
-
 // All lanes of a warp call, with a cursor each. Copies a share's units into shared memory.
-template <int Unit, class Units, class Cursor> GR_HD void fetch_each(const Units& units, Cursor cursor, u8* to) {
+template <int Unit, class Units> GR_HD void fetch_each(const Units& units, UnitCursor cursor, u8* to) {
     typedef typename Word<Unit>::type W;
     const int batch = Unit < 4 ? 10 : 1, together = Unit < 4 ? 1 : 4;  // batch: loads in flight, where they are not asynchronous
     u8* const target = to + threadIdx.x % 32 * Unit;
@@ -351,11 +280,6 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
         if (unit != Unit) return fetch_units<Second, Elements, Size, Unit / 2>(task, unit, to, from, first, start);
     }
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
-    const TwoLineCursor<Second, Elements, Size, Unit> two_lines(task, from, start);
-    if (two_lines.exist) {
-        fetch_each<Unit>(units, two_lines, to);
-        return 0;
-    }
     const i64 step = Second ? task.step_b : task.step_a;
     Element element = {};
     if (start.evenly) {

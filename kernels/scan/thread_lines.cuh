@@ -13,23 +13,6 @@
 #include "reciprocal_table.cuh"
 #include "scan_state.cuh"
 
-// All lanes of a warp call, each with Count results a warp's width apart, of which lane 0's first goes to `row`, at any alignment.
-// Results are rotated through the lanes, so that each store of the warp fills whole sectors of memory, but for both ends.
-template <int Count, class Out> GR_HD void store_rotated(u8* row, const Out (&results)[Count]) {
-    const u32 lane = threadIdx.x % 32, turn = (u32)((u64)row / sizeof(Out)) % 32;
-    const bool own = lane >= turn;  // else the result of the store before
-    Out* const to = (Out*)row + lane - turn;
-    Out last = shuffle_from(0xffffffffu, results[0], (int)((lane - turn) % 32), 32);
-    if (own) store_streaming(to, last);
-#pragma unroll
-    for (int j = 1; j < Count; j++) {
-        const Out now = shuffle_from(0xffffffffu, results[j], (int)((lane - turn) % 32), 32);
-        store_streaming(to + j * 32, own ? now : last);
-        last = now;
-    }
-    if (!own) store_streaming(to + Count * 32, last);
-}
-
 // Rows of columns, with the position of each.
 template <class Op, class Emit, int V, bool Exclusive> struct IndexedColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
     typedef AnyColumnScan<Op, Emit, V, Exclusive> Scan;
@@ -136,20 +119,12 @@ struct ThreadColumnScan {
         b += task.step_b;
     }
     template <bool Whole> GR_HD void store(const Pack<Out, columns>& row) {
-        if constexpr (Vector == 1) {
-            if (Whole) store_rotated<Groups>(out - threadIdx.x % 32 * sizeof(Out), row.at);
-            else
 #pragma unroll
-                for (int g = 0; g < Groups; g++)
-                    if (has<Whole>(g)) store_streaming((Out*)out + g * 32, row.at[g]);
-        } else {
+        for (int g = 0; g < Groups; g++) {
+            Pack<Out, Vector> pack;
 #pragma unroll
-            for (int g = 0; g < Groups; g++) {
-                Pack<Out, Vector> pack;
-#pragma unroll
-                for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
-                if (has<Whole>(g)) store_pack_streaming<Out, Vector>((Out*)out + g * 32 * Vector, pack);
-            }
+            for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
+            if (has<Whole>(g)) store_pack_streaming<Out, Vector>((Out*)out + g * 32 * Vector, pack);
         }
         out += task.step_out;
     }

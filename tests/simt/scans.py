@@ -163,11 +163,9 @@ class Call:
                 SHORTEST=8,
                 SHORTEST_OF_FEW=2,
                 FEW_CHAINS=3,
-                MANY_CHAINS=True,
                 TILES=8,
                 PLANE_TILES=2,
                 GROUPS=GROUPS,
-                GROUPS_MISALIGNED=((1, 5),),
                 FEWEST=3,
             ),
             mock.patch.multiple(
