@@ -743,8 +743,8 @@ DEFECTS = {
         ("reduce-then-scan, long",),
     ),
     "a barrier's number comes again too soon": (
-        "return 1 + 2 * WRITE_DELAY + round % (2 * WRITE_DELAY);",
-        "return 1 + 2 * WRITE_DELAY + round % WRITE_DELAY;",
+        "return 1 + round % (2 * WRITE_DELAY);",
+        "return 1 + round % WRITE_DELAY;",
         ("wider results", "maxima"),
     ),
     "bytes of two lanes change places": (
@@ -773,11 +773,6 @@ DEFECTS = {
         ("halves whose ends differ", "bytes whose ends differ"),
     ),
     "lanes forget those of the word before": ("carry = __byte_perm(odd, 0, 0x3232);", "", ("maxima of bytes",)),
-    "infinities pass for numbers": (
-        "if (all_finite(AddedPack<Map>::of(from))) return walk",
-        "return walk",
-        ("sums of halves", "sums of halves in lines"),
-    ),
     "a share passes for finite": (
         "return __all_sync(0xffffffffu, all.was_finite());",
         "return true;",
@@ -808,11 +803,6 @@ DEFECTS = {
         "return fold.was_finite();",
         ("halves in planes of lines",),
     ),
-    "all counts are a reciprocal's first": (
-        "return refined(x, approximate(x, first, far));",
-        "return first;",
-        ("means",),
-    ),
     "rows of a run are those of one column": (
         "column.at[i] = from[i].at[j];",
         "column.at[i] = from[0].at[j];",
@@ -828,11 +818,6 @@ DEFECTS = {
         "none ? -1.0f : bit_cast<f32>(0x7f800000u);",
         ("deviations with an outlier",),
     ),
-    "numbers are taken before they are there": (
-        "there = there && seen[j] != 0;",
-        "",
-        ("variances", "variances in lines"),
-    ),
     "what is left out counts": ("__all_sync(0xffffffffu, fold.is_whole())", "true", ("variances of numbers",)),
     "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by sub-warps",)),
     "counts of a line go on in the next": (
@@ -841,11 +826,6 @@ DEFECTS = {
         ("variances of short lines",),
     ),
     "moments of the line before count": ("if (lane >= first + up)", "if (lane >= up)", ("variances in lines",)),
-    "carried elements are not counted": (
-        "{sum, start.count + (i64)elements}",
-        "{sum, (i64)elements}",
-        ("means", "means in lines"),
-    ),
     "a cut is behind what is missing": (
         "missing &= 0xfffffffeu << (31 - __clz((i32)cuts));",
         "missing = 0;",
@@ -885,20 +865,15 @@ DEFECTS = {
         "there = there && (i % 2 == 0 || seen[i] >> 32 == mark);",
         ("wider results",),
     ),
-    "a number is taken when the other one is there": (
-        "there = there && seen[j] != 0;",
-        "there = there && (j > 0 || seen[j] != 0);",
-        ("in pairs",),
-    ),
     "half of a tile state is taken that is polled in one batch": (
         "return polled[0] != 0 && polled[all - 1] != 0;",
         "return polled[0] != 0;",
         ("contiguous columns in pairs in one batch",),
     ),
-    "half of a chain's tile state is taken": (
+    "half of a tile state is taken": (
         "there = there && seen[i] >> 32 == mark;",
         "there = there && (i % 2 == 1 || seen[i] >> 32 == mark);",
-        ("columns of few chains",),
+        ("variances", "in pairs"),
     ),
     "tiles are numbered in the order of blocks": (
         "GR_HD u64 tile_of(u32, u32 taken) const { return taken; }",
@@ -917,8 +892,8 @@ DEFECTS = {
         ("short lines", "columns"),
     ),
     "prefixes are read before they are found": (
-        "wait_at(prefix_barrier(round - WRITE_DELAY), barrier_threads);",
-        "__syncwarp();",
+        "if (represents_warp(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);",
+        "",
         ("maxima", "short lines"),
     ),
     "a warp does not ask those before it": (
@@ -928,11 +903,6 @@ DEFECTS = {
     ),
     "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
-    "few tiles leave out the last": (
-        "fold_few<Op>(task, tile_states + begin, (u32)(tile - begin), start)",
-        "fold_few<Op>(task, tile_states + begin, (u32)(tile - begin) - (tile > begin), start)",
-        ("lines of tiles",),
-    ),
     "a stretch leaves out its last tile": (
         "range.contains_head ? own : Op::combine(whole, own)",
         "range.contains_head ? own : whole",
@@ -959,19 +929,14 @@ DEFECTS = {
         ("columns apart",),
     ),
     "a strip's tile takes whatever stands there": (
-        "from[i]->read(read[i], mark) || !wanted[i]",
-        "from[i]->read(read[i], mark) || true",
-        ("columns of many tiles, in order", "middle axis"),
+        "if (!there && tile_state->read(seen, (u32)link)) state = seen, there = true;",
+        "tile_state->read(seen, (u32)link), state = seen, there = true;",
+        ("middle axis", "halves apart"),
     ),
     "a tile takes whatever stands there": (
         "if (polled[i].is_published()) wanted &= ~(1u << i);",
         "wanted &= ~(1u << i);",
         ("contiguous columns polled in one batch", "contiguous columns in pairs in one batch"),
-    ),
-    "a strip's stretch leaves out its last tile": (
-        "publish(Op::combine(near, own))",
-        "publish(near)",
-        ("columns of many tiles, in order",),
     ),
     "row groups of lanes swapped": (
         "state[0] = Op::combine(earlier, state[0]);",
@@ -1025,9 +990,9 @@ DEFECTS = {
         ("lines whose ends differ", "halves whose ends differ", "bytes apart whose ends differ"),
     ),
     "a span leaves out its last tile": (
-        "[(TWO_LEVEL_RADIX + 1) * wide].publish(Op::combine(state, own));",
-        "[(TWO_LEVEL_RADIX + 1) * wide].publish(state);",
-        ("columns of many tiles, in order",),
+        "anchor[(RADIX + 1) * wide].publish(Part::of(Op::combine(state, own)));",
+        "anchor[(RADIX + 1) * wide].publish(Part::of(state));",
+        ("more than a span of contiguous columns",),
     ),
     "tile states are taken before they are there": (
         "return polled[0] != 0 && polled[all - 1] != 0;",
@@ -1105,17 +1070,6 @@ DEFECTS = {
         "number = 1;",
         ("clusters", "clusters of many columns"),
     ),
-    "no mean leaves the range of binary32": ("if (check != 0) return false;", "", ("means of a pack past the range",)),
-    "sums before a mean are in the range of binary32": (
-        "if (!(fabsf(before) <= 1e38f)) return false;\n            f32 check",
-        "f32 check",
-        ("means of halves behind an infinity",),
-    ),
-    "means before a mean are finite": (
-        "if (!(fabsf(before) <= 1e38f)) return false;\n#pragma",
-        "#pragma",
-        ("means of halves late behind an infinity",),
-    ),
     "bits are shifted of what is not added itself": (
         "if constexpr (AddsElements<Map>::yes && V",
         "if constexpr (ExponentShiftedBits<T>::exists && V",
@@ -1175,8 +1129,8 @@ DEFECTS = {
         ("planes of contiguous columns",),
     ),
     "a lane's last columns are always there": (
-        "return ColumnStride == 1 || first + j * ColumnStride < location.columns;",
-        "return true;",
+        "const bool active = at < location.columns;",
+        "const bool active = true;",
         ("halves apart",),
     ),
     "nobody waits for a strip's rows": ("wait_copies<SERIAL_STAGES - 2>();", "", ("variances alone", "segments alone")),

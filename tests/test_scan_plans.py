@@ -16,7 +16,7 @@ from plan_chunks import NotThere
 
 from gpureduce_dask import errors
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device import scan_cluster_columns, scan_costs, scan_launch, scan_plans, scan_task
+from gpureduce_dask.device import scan_costs, scan_launch, scan_plans, scan_task
 from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.tools.bench.random_draws import SCANS, Draw, draws, dtype_of
@@ -42,33 +42,8 @@ def numbers(plan: scan_task.Plan) -> list[str]:
     return plan.steps[0].kernel.rstrip(">").rsplit(">, ", 1)[1].split(", ")
 
 
-def polls_in_batch(plan: scan_task.Plan) -> bool:
-    return by_clusters(plan) or (plan.steps[0].scan == "ContiguousColumnScan" and len(numbers(plan)) == 8)
-
-
 def by_clusters(plan: scan_task.Plan) -> bool:
     return plan.steps[0].scan == "ClusterColumnScan"
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "in_batch", "by_levels"),
-    [
-        ("sum", "f4", (5, 12, 33, 64, 65, 100, 127), (2, 4, 128, 129, 193)),
-        ("sum", "f8", (8, 32, 33, 64), (3, 7, 65)),
-        ("sum", "f2", (12, 33, 100), (9,)),
-        ("max", "f4", (17, 33, 64, 100), (8, 16, 120, 128, 129)),
-        ("sum", "i8", (17, 33, 63), (16, 64)),
-        ("sum", "i4", (33, 35), (17, 32)),
-        ("sum", "u1", (), (17, 33)),
-        ("mean", "f4", (8, 32, 33, 65, 127), (5, 64, 96)),
-        ("var", "f4", (8, 16, 33, 64, 65, 127), (5, 128)),
-        ("mean", "f8", (), (8, 33, 60)),  # of a larger state
-    ],
-)
-def test_tile_states_are_polled_in_one_batch_where_states_are_small(name, dtype, in_batch, by_levels, monkeypatch):
-    monkeypatch.setattr(scan_cluster_columns, "TILES", 1 << 40)  # none take pairs of blocks
-    for columns in (*in_batch, *by_levels):
-        assert polls_in_batch(planned(name, dtype, (10**6, columns))) == (columns in in_batch), columns
 
 
 @pytest.mark.parametrize(
@@ -110,40 +85,39 @@ def test_there_is_room_for_what_clusters_do(name, dtype, state, published):
     assert found
 
 
-def test_planes_are_looked_back_for_by_levels():
-    assert not polls_in_batch(planned("sum", "f4", (8, 10**6, 20), 1))
-    assert not polls_in_batch(planned("sum", "f4", (1000, 300, 20), 1))
-
-
 @pytest.mark.parametrize(("name", "dtype"), KINDS)
 def test_there_is_room_for_all_tile_states(name, dtype):
+    published = {("sum", "f4"): 8, ("sum", "f2"): 8, ("max", "f4"): 8, ("max", "u1"): 8, ("mean", "f4"): 8}
+    published |= {("sum", "f8"): 16, ("sum", "i4"): 16, ("max", "f8"): 16, ("var", "f4"): 16}
     for columns in range(2, 130):
         for length in (300, 7001, 450_000, 3_333_333):
             plan = planned(name, dtype, (length, columns))
-            if not polls_in_batch(plan) or by_clusters(plan):
+            if plan.steps[0].scan != "ContiguousColumnScan":
                 continue
             links = struct.unpack_from("7Q", plan.words)[6]
-            groups, each, lane_columns, warps, *_, radix, states = numbers(plan)
-            per = 32 * int(states) // int(radix)
-            nbytes = 16 if dtype == "f8" or (name, dtype) in (("sum", "i4"), ("var", "f4")) else 8  # of a tile state
+            _, each, warps, *_, radix, slots = numbers(plan)
+            nbytes = published[name, dtype]
+            line = {8: 16, 16: 8, 32: 4}.get(nbytes, 2)  # columns whose tile states fill a line
+            per = -(-columns // (int(warps) * line)) * line
+            lanes = 32 // per  # that share a column's tile states
             assert int(warps) * per >= columns
-            assert per * nbytes % 128 == 0  # each warp's tile states fill lines
-            assert int(groups) * int(each) * 32 * int(lane_columns) >= columns * int(groups)
+            assert int(slots) * lanes >= int(radix) or int(slots) * nbytes >= 64
+            assert int(each) * 32 >= columns
             tile, each_span = int(radix), int(radix) ** 2
             spans, left = divmod(links, each_span)
             rows = links + spans * (tile + 1) + left // tile + 1
-            wide = -(-columns * nbytes // 128) * 128
+            wide = int(warps) * per * nbytes
             assert rows * wide <= plan.scratch_bytes - 16, (columns, length)
             assert (links + (spans + 1) * (tile + 1)) * wide <= plan.scratch_bytes - 16  # the whole stride
 
 
 @pytest.mark.parametrize("radix", [8, 16])
-def test_chains_polled_in_one_batch_have_room_for_their_tile_states(radix):
-    """As BatchedLookBack counts them (kernels/scan/chained_look_back.cuh)."""
+def test_chains_have_room_for_their_tile_states(radix):
+    """As TwoLevelLookBack counts them (kernels/scan/chained_look_back.cuh)."""
     for links in range(1, 3000):
         tiles, groups, anchors = links, -(-links // radix), links // radix**2
-        assert tiles + groups + anchors <= scan_task.chain_tile_states(links, True, radix)
-        assert scan_task.chain_tile_states(links, True, radix) == links + (links // radix**2 + 1) * (radix + 1)
+        assert tiles + groups + anchors <= scan_task.chain_tile_states(links, radix)
+        assert scan_task.chain_tile_states(links, radix) == links + (links // radix**2 + 1) * (radix + 1)
 
 
 def test_gpus_without_clusters_take_none():
@@ -159,37 +133,24 @@ def test_positions_of_any_number_of_lines_can_be_launched(lines, length):
 
 
 @pytest.mark.parametrize(
-    ("name", "columns", "lanes"),
-    [("sum", 257, 3), ("sum", 287, 3), ("sum", 289, 4), ("sum", 513, 4), ("sum", 32767, 4), ("max", 257, 4)],
-)
-def test_sums_take_no_more_columns_a_lane_than_strips_have(name, columns, lanes):
-    plan = planned(name, "f4", (50_000, columns))
-    assert numbers(plan)[1:3] == [str(lanes), "32"]
-    assert struct.unpack_from("4Q", plan.words)[3] <= 32 * lanes  # of a strip
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype", "columns", "expected"),
+    ("name", "dtype", "columns", "anchored", "radix", "nbytes"),
     [
-        ("sum", "f4", 513, True),
-        ("max", "f4", 4095, True),
-        ("max", "i4", 1001, True),
-        ("sum", "f4", 32767, False),  # many chains
-        ("sum", "f4", 520, False),  # whole sectors
-        ("sum", "f2", 513, False),
-        ("max", "u1", 1001, False),
-        ("sum", "i4", 513, False),
-        ("mean", "f4", 513, False),
+        ("sum", "f4", 513, True, 8, 8),
+        ("max", "i4", 1001, True, 8, 8),
+        ("mean", "f4", 513, True, 8, 8),  # how many elements it is of follows from the tile
+        ("var", "f4", 520, True, 8, 16),
+        ("sum", "i4", 513, True, 8, 16),
+        ("mean", "f8", 520, True, 16, 48),
+        ("sum", "f4", 32767, False, 0, 16),  # many chains
     ],
 )
-def test_few_chains_of_strided_words_are_polled_in_one_batch(name, dtype, columns, expected):
+def test_strips_have_room_for_what_their_tiles_publish(name, dtype, columns, anchored, radix, nbytes):
     plan = planned(name, dtype, (10**6, columns))
-    members = struct.unpack_from("11Q", plan.words)
-    states = members[6] + (members[6] // 64 + 1) * 9
-    in_batch = plan.scratch_bytes == members[5] * states * 128 * 8 + 16  # of four warps that look back
-    assert in_batch == expected
-    if expected:
-        assert numbers(plan)[2:4] == ["32", "true"]
+    chains, links = struct.unpack_from("7Q", plan.words)[5:7]
+    warps = int(numbers(plan)[1])  # that look back for a tile: one for each of a lane's columns
+    states = links + (links // radix**2 + 1) * (radix + 1) if anchored else 1
+    assert numbers(plan)[3] == ("true" if anchored else "false")
+    assert plan.scratch_bytes == chains * states * 32 * warps * nbytes + 16
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import math
 
 from . import scan_task
 from .scan_contiguous_columns import LINE, SCRATCH, Tiles, launch, lead_of
-from .scan_task import LANES, PACK, RING_SLOTS, STATE_SLOTS, WRITE_DELAY, Plan, Scan
+from .scan_task import LANES, PACK, RING_SLOTS, STATE_SLOTS, WRITE_DELAY, Plan, Scan, published_bytes
 from .task import flag
 
 # Blocks of a cluster: of four, sums of float32 down (n, 100), (n, 65) 0.86, 0.81 of a copy, and of two 0.92, 0.88.
@@ -67,14 +67,13 @@ def plan(scan: Scan) -> Plan | None:
         return None
     numbers = (warp_groups, warps, look_back_warps, flag(scan.exclusive), RADIX, rows, BLOCKS)
     kernel = f"scan_cluster_tiles<ClusterColumnScan<{', '.join((op.type, op.emits, *map(str, numbers)))}>>"
-    published = BLOCKS * look_back_warps * LANES * (8 if sums or op.state_bytes <= 4 else 16)
     tiles = Tiles(
         row_groups,
         rows,
         warp_groups * warps + WRITE_DELAY * look_back_warps,
         nbytes,
-        radix=RADIX,
-        published_bytes=published,
+        RADIX,
+        BLOCKS * look_back_warps * LANES * published_bytes(op),
         cluster_blocks=BLOCKS,
     )
     return launch(scan, lead, kernel, tiles)

@@ -18,27 +18,16 @@ from .scan_task import (
     Plan,
     Scan,
     Step,
-    adds_floats,
     chain_tile_states,
     most_in_a_bank,
+    published_bytes,
     strip_words,
 )
 from .task import flag
 from .tuning import PROCESSORS
 
-# Bytes of states that one lane looks back for, where columns lie side by side: warps that need not look back scan.
-# Maxima of bytes down (65536, 65536) 0.69 and 0.98 of a copy, sums of float16 0.79 and 0.86 (both by the word as
-# well, kernels/scan/column_ops.cuh); but sums of uint8 in 64 bits, of which four are 32 bytes, 0.74 and 0.71. Of
-# strided columns it is two at a time where elements are narrow and chains many: sums of float16 down (32768, 32767)
-# 0.65 and 0.73; but of float32 down (n, 513), whose chains are few, 0.69 and 0.58.
-STATE_BYTES = 16
-# Columns of a lane: as many warps look back. Sums of float32 take fewer where lanes were idle and strips are as few:
-# down (n, 257), in strips of 88, with four and three 0.73 and 0.77.
+# Columns of a lane: as many warps look back.
 MOST_STRIDED = 4
-# Strips of extremes of one or two bytes from which on a lane takes more, of which one warp looks back. H200, CUDA 13.0,
-# 4 GiB, 2026-11, maxima of float16 down (32768, 65535) 0.76 and 0.81, of uint8 down (65536, 65535) 0.50 and 0.57; but
-# sums of float16 0.74 and 0.57.
-CHAINS_OF_NARROW = 128
 # Bytes of a row where no alignment suits all rows, so that a strip's ends, of whose sectors the neighbours have a part,
 # are few among them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512.
 STRIP_MISALIGNED = 512
@@ -81,31 +70,15 @@ def _rows_are_contiguous(scan: Scan) -> bool:
 
 def _strided_columns(scan: Scan) -> int:
     """Columns a warp's width apart, where rows are not aligned: as many as fill a strip."""
-    op, columns, size = scan.op, scan.columns.size, scan.sizes[0]
+    columns = scan.columns.size
     if LANES < columns < 2 * LANES and _rows_are_contiguous(scan):
         return 2  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
     if not any(n % SECTOR for n in (*scan.row_steps(0), *scan.row_places(-1))):
         return 1
-    most, strips = MOST_STRIDED, -(-columns // (STRIP_MISALIGNED // size))
-    if op.type.startswith("MinMax<") and size <= 2 and scan.plane_count * strips >= CHAINS_OF_NARROW:
-        most = STRIP_MISALIGNED // size // LANES
-    count = min(most, STRIP_MISALIGNED // scan.widest // LANES)
+    count = min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
     while columns < LANES * count:
         count //= 2
-    if count == MOST_STRIDED and not scan.planes and adds_floats(op) and scan.sizes == (4, 4):
-        strips = -(-columns // (LANES * count))
-        count = min(count, -(-columns // (strips * LANES)))
     return max(1, count)
-
-
-def look_back_columns_of(op: Operator, lane_columns: int, column_stride: int, anchored: bool) -> int:
-    """Of a lane's columns those that one of a warp that looks back does so for (kernels/scan/columns.cuh)."""
-    if column_stride > 1 and (anchored or op.itemsizes[0] > 2):
-        return 1
-    state_limit = STATE_BYTES // 2 if anchored and op.itemsizes[0] < 4 else STATE_BYTES
-    if lane_columns * op.state_bytes <= state_limit:
-        return lane_columns
-    return 2 if column_stride > 1 and 2 * op.state_bytes <= state_limit else 1
 
 
 def conflict_free_rows(most: int, row_groups: int, width: int, op: Operator) -> int:
@@ -139,7 +112,7 @@ FEW_CHAINS = PROCESSORS // 2
 # H200, 4 GiB, 2026-11, down (n, 64), (n, 1024), (n, 8192) of float32 0.77, 0.79, 0.91 and 0.83, 0.83, 0.96, of float16
 # down (n, 1024), (n, 8192) 0.51, 0.57 and 0.58, 0.65.
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
-RADIX = 8  # where tile states are polled in one batch (kernels/scan/chained_look_back.cuh)
+RADIX, RADIX_OF_LARGE, LARGE_TILE_STATE = 8, 16, 16  # of the look-back, where chains are few (kernels/scan/columns.cuh)
 
 
 @dataclass(frozen=True)
@@ -191,8 +164,6 @@ class Cut:
     row_groups: int
     rows: int
     links: int
-    look_back_warps: int
-    look_back_columns: int  # columns that a lane of theirs looks back for
     stages_results: bool
     shared_bytes: int
 
@@ -215,23 +186,22 @@ def plan(scan: Scan) -> Plan | None:
         return None
     chains = scan.plane_count * strips.count
     tiles, anchored = chains * cut.links, chains < FEW_CHAINS
-    polls_in_batch = anchored and _polls_in_batch(scan, cut)
     flags = map(flag, (anchored, cut.stages_results, scan.exclusive))
     template = ", ".join((op.type, op.emits, f"{cut.warps}, {lane_columns}, {column_stride}", *flags))
-    threads = LANES * (cut.warps + WRITE_DELAY * cut.look_back_warps)
+    threads = LANES * (cut.warps + WRITE_DELAY * lane_columns)
     step = Step(f"scan_tiles<StripScan<{template}>>", min(tiles, processors), threads, cut.shared_bytes)
     members = words(scan, strips, layouts, cut.links, cut.rows, cut.row_groups)
-    radix = RADIX if polls_in_batch else 0
-    each = 8 if radix else 16 * -(-cut.look_back_columns * op.state_bytes // 8)
-    tile_states = chains * chain_tile_states(cut.links, anchored, radix) * LANES * cut.look_back_warps * each
     cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else ""
-    return Plan((step,), members, tile_states + 16, True, scan.starts, -(-tiles // processors), cost)
+    scratch = chains * LANES * lane_columns * _tile_state_bytes(op, cut.links, anchored) + 16
+    return Plan((step,), members, scratch, True, scan.starts, -(-tiles // processors), cost)
 
 
-def _polls_in_batch(scan: Scan, cut: Cut) -> bool:
-    """True where few chains poll short tile states in one batch (kernels/scan/columns.cuh)."""
-    words_apart = cut.column_stride > 1 and cut.look_back_columns == 1 and scan.sizes == (4, 4)
-    return words_apart and (adds_floats(scan.op) or scan.op.state_bytes <= 4)
+def _tile_state_bytes(op: Operator, links: int, anchored: bool) -> int:
+    """Of a chain of so many tiles, for each of its columns."""
+    if not anchored:  # one, written again and again
+        return 16 * -(-op.state_bytes // 8)
+    each = published_bytes(op)
+    return each * chain_tile_states(links, RADIX if each <= LARGE_TILE_STATE else RADIX_OF_LARGE)
 
 
 def words(scan: Scan, strips: Strips, layouts: list[_RowLayout], links: int, rows: int, row_groups: int) -> bytes:
@@ -282,8 +252,6 @@ def _cut(scan: Scan, layouts: list[_RowLayout], strips: Strips, lane_columns: in
     has_table = lane_columns == 1 and not scan.exclusive and BY_TABLE.fullmatch(op.type)
     table_bytes = ENTRY if has_table else 0  # for each row
     count = scan.plane_count * strips.count  # of chains
-    look_back_columns = look_back_columns_of(op, lane_columns, column_stride, count < FEW_CHAINS)
-    look_back_warps = lane_columns // look_back_columns
     row_groups = 1 if lane_columns > 1 else LANES // width
     written = width * op.out_bytes
     stages_results = (
@@ -295,12 +263,10 @@ def _cut(scan: Scan, layouts: list[_RowLayout], strips: Strips, lane_columns: in
     copied = width * sum(scan.sizes)
     shapes = WARPS_OF_MANY if lane_columns == 1 and count >= FEW_CHAINS else WARPS
     for all_warps in WARPS_OF_LARGE if op.state_bytes >= LARGE_STATE_BYTES else shapes:
-        warps = all_warps - WRITE_DELAY * look_back_warps
+        warps = all_warps - WRITE_DELAY * lane_columns
         if warps < 2:
             break
-        scratch = (
-            STATE_SLOTS * warps * LANES * look_back_warps * look_back_columns * op.state_bytes + RING_SLOTS * 64 + 64
-        )
+        scratch = STATE_SLOTS * warps * LANES * lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
         free = (limit - scratch) // warps - STAGES * 48 * len(layouts) - 48
         each = STAGES * sum(b.row for b in layouts) + (written if stages_results else 0) + table_bytes
         most = min(free // (each * row_groups), MOST // (copied * warps * row_groups))
@@ -322,5 +288,5 @@ def _cut(scan: Scan, layouts: list[_RowLayout], strips: Strips, lane_columns: in
         if nbytes > limit:  # of the one tile of a line, with a row more so that lanes are in different banks
             continue
         shape = warps, lane_columns, column_stride, row_groups, rows, links
-        return Cut(*shape, look_back_warps, look_back_columns, stages_results, nbytes)
+        return Cut(*shape, stages_results, nbytes)
     return None

@@ -26,7 +26,8 @@ ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciproca
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
-TWO_LEVEL_RADIX = 16  # of the look-back of chains (kernels/scan/chained_look_back.cuh)
+# Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
+_COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
 
 
 @dataclass(frozen=True)
@@ -279,13 +280,21 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def chain_tile_states(links: int, anchored: bool, radix: int = 0) -> int:
-    """Published states of a chain of so many tiles, for each of its columns: from one chain to the next.
+def published_bytes(op: Operator, joined: bool = False) -> int:
+    """Of a column's state as tiles publish it (kernels/scan/chained_look_back.cuh); ``joined``: of lines one after
+    another, with whether one began."""
+    if joined:
+        return 16 * -(-op.running_bytes // 8)
+    if found := _COMPACT.fullmatch(op.type):
+        return 8 if found[1] else 16
+    if adds_floats(op) or adds_pairs(op):
+        return op.state_bytes
+    return 8 if op.state_bytes <= 4 else 16 * -(-op.state_bytes // 8)
 
-    With a ``radix`` of their own, tile states are polled in one batch (chained_look_back.cuh).
-    """
-    radix = radix or TWO_LEVEL_RADIX
-    return links + (links // radix**2 + 1) * (radix + 1) if anchored else 1
+
+def chain_tile_states(links: int, radix: int) -> int:
+    """Published states of a chain of so many tiles, for each of its columns: from one chain to the next."""
+    return links + (links // radix**2 + 1) * (radix + 1)
 
 
 def words(

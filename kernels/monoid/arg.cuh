@@ -114,18 +114,6 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         }
         return may;
     }
-    // False where no element of a pack takes the place of the best so far. TiesWin: the pack's indices are the lower ones.
-    template <bool TiesWin, int V> static GR_HD bool may_improve(const State& best, const Pack<T, V>& pack) {
-        if constexpr (IsComplex<T>::yes) {
-            const Pack<T, V> packs[1] = {pack};
-            return may_improve(best, packs);
-        } else {
-            Best<T, Max, SkipNan> running = Best<T, Max, SkipNan>::start();
-            running.take(pack);
-            const T found = running.settle();
-            return (best.index < 0) | (TiesWin ? !beats(found, best.value) : beats(best.value, found));
-        }
-    }
     // The best of N packs and its place, for few elements: one after another.
     template <int V, int N> static GR_HD int scan_place(const Pack<T, V> (&packs)[N], T& best) {
         if constexpr (IsByte<T>::yes && V % 4 == 0 && N * V <= 256) return ByteScan<T, Max>::place(packs, best);

@@ -19,7 +19,6 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     static const int stage_bytes = Warps * bytes, tile_elements = Warps * elements;
     static const int shared_tiles = 2;  // tiles in shared memory: one comes while one is folded
     static const bool prefetches_tile = true;
-    static const bool barrier_on_prefix = true;
     struct TileLocation { u64 tile; };
     struct SharedScratch {
         u32 decided[STATE_SLOTS][Warps];  // by rounds: whether a warp's share has an element that decides
@@ -125,7 +124,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32) const {
         const u32 decided = __ballot_sync(0xffffffffu, lane < Warps && scratch().decided[slot][lane]);
         const boolean own = state_of(decided != 0), start = task.carry ? *(const boolean*)task.carry : Op::identity();
-        const boolean before = look_back<Op>(task, location.tile, {0, false, false, false, 0, 0}, own, start);
+        const boolean before = look_back<Op>(task, location.tile, {0, false, false}, own, start);
         if (lane < Warps) scratch().before[slot][lane] = is_decided(before) || (decided & ((1u << lane) - 1)) != 0;
         if (task.totals && location.tile + 1 == task.tiles && lane == 0) *(boolean*)task.totals = Op::combine(before, own);
     }

@@ -1,12 +1,9 @@
 // Chained scan and look-back of columns, a lane a column. A tile's prefix comes from the tile before it where chains are
-// many, so that it has long been published; else from an anchor, groups of tiles and single tiles (look_back.cuh), in
-// two levels or three. States are folded in one order whatever the timing.
+// many, so that it has long been published; else from an anchor, groups of tiles and single tiles (look_back.cuh). States are
+// folded in one order whatever the timing.
 #pragma once
 #include "column_ops.cuh"
 #include "tile_state.cuh"
-
-const u64 TWO_LEVEL_RADIX = 16;                                // tiles of a stretch, and stretches of a span
-const u64 TWO_LEVEL_SPAN = TWO_LEVEL_RADIX * TWO_LEVEL_RADIX;  // tiles from one anchor to the next
 
 // The lanes of a warp in groups, with a lane of each for a column: tile states to fold are divided among the groups, in order.
 struct LaneGroups {
@@ -31,83 +28,31 @@ struct LaneGroups {
     }
 };
 
-// All lanes of a warp call with the same count; each gets the result. Folds `count` tile states, `stride` apart, onto a state, left
-// to right.
-template <class Op, int Batch, class Published>
-GR_HD typename Op::State fold_tile_states(const u32* ticket, const Published* from, u64 stride, u32 count, bool active,
-                                    typename Op::State state, LaneGroups lane_groups) {
-    const u32 share = lane_groups.share(count), first = lane_groups.group * share;
-    const u32 end = first + share < count ? first + share : count;
-    if (lane_groups.group > 0) state = Op::identity();
-    for (u32 at = first; at < first + share; at += Batch) {
-        const Published* found[Batch];
-        bool wanted[Batch];
-        typename Op::State read[Batch];
-#pragma unroll
-        for (int i = 0; i < Batch; i++) {
-            wanted[i] = active && at + i < end;
-            found[i] = from + (at + i < end ? at + i : 0) * stride;
-        }
-        await_tile_states<Op, Batch>(ticket, found, wanted, 1, read);
-#pragma unroll
-        for (int i = 0; i < Batch; i++)
-            if (wanted[i]) state = Op::combine(state, read[i]);
-    }
-    return lane_groups.all<Op>(state);
-}
-
-// The published states of a chain, each of as many columns as there are lanes: of its tiles; and of each span its anchor, which is
-// the prefix of the span, then its stretches. A chain without anchors has one tile state, written again and again: only the next
-// tile reads it, and overwrites it.
-template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack {
+// From the tile before. A chain has one tile state for each column, written again and again: only the next tile reads it, and
+// overwrites it.
+template <class Op> struct ChainedScan {
     typedef typename Op::State State;
-    typedef TileState<State, 16> Published;
-    // Tile states read in one batch: fewer where lanes share them, of narrow and of large states, for want of registers.
-    static const bool large = Published::vectors > 2;
-    static const int batch = alignof(State) < 4 ? (sizeof(State) > 2 ? 4 : 2) : (large && Shared) ? 2 : large || Shared ? 4 : 8;
     const Strips& task;
-    Published *tile_states, *anchors;  // of this lane's column
-    u64 links, wide;
-    bool active;  // the lane has a column
+    TileState<State, 16>* const tile_state;  // of this lane's column
+    const bool active;                       // the lane has a column
 
-    GR_HD TwoLevelLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
-        : task(scan), links(scan.links), wide(columns), active(has) {
-        const u64 each = Anchored ? links + (links / TWO_LEVEL_SPAN + 1) * (TWO_LEVEL_RADIX + 1) : 1;
-        tile_states = (Published*)task.states + chain * each * wide + column;
-        anchors = tile_states + links * wide;
-    }
+    GR_HD ChainedScan(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
+        : task(scan), tile_state((TileState<State, 16>*)task.states + chain * columns + column), active(has) {}
 
-    // All lanes of a warp call, each for its column, and get the prefix of tile `link` in every group. `own` is that tile's state,
-    // `start` the state before all tiles.
-    GR_HD State before(u64 link, State own, State start, LaneGroups lane_groups = {0, 1, 32}) const {
-        if constexpr (Anchored) return before_anchored(link, own, start, lane_groups);
+    // All lanes of a warp call, each for its column, and get the prefix of tile `link`. `own` is that tile's state, `start` the
+    // state before all tiles.
+    GR_HD State before(u64 link, State own, State start) const {
         State state = start;
         if (link > 0) {
-            const Published* from[1] = {tile_states};
-            bool wanted[1] = {active};
-            State read[1];
-            await_tile_states<Op, 1>(task.ticket, from, wanted, (u32)link, read);
-            state = read[0];
+            State seen;
+            bool there = false;
+            for (u32 spins = 1;; spins++) {
+                if (!there && tile_state->read(seen, (u32)link)) state = seen, there = true;
+                if (__all_sync(0xffffffffu, there || !active)) break;
+                if (spins % SPINS == 0) spins = keep_waiting(task.ticket, spins);
+            }
         }
-        if (active && lane_groups.group == 0 && link + 1 < links) tile_states->publish(Op::combine(state, own), (u32)link + 1);
-        return state;
-    }
-    GR_HD State before_anchored(u64 link, State own, State start, LaneGroups lane_groups) const {
-        const bool publishes = active && lane_groups.group == 0;
-        if (publishes) tile_states[link * wide].publish(own);
-        const u64 stretch = link / TWO_LEVEL_RADIX, span = link / TWO_LEVEL_SPAN;
-        Published* before = anchors + span * (TWO_LEVEL_RADIX + 1) * wide;
-        const State near = fold_tile_states<Op, batch>(task.ticket, tile_states + stretch * TWO_LEVEL_RADIX * wide, wide,
-                                                       (u32)(link - stretch * TWO_LEVEL_RADIX), active, Op::identity(), lane_groups);
-        if (publishes && link % TWO_LEVEL_RADIX == TWO_LEVEL_RADIX - 1)
-            before[(1 + stretch % TWO_LEVEL_RADIX) * wide].publish(Op::combine(near, own));
-        const u32 skip = span > 0 ? 0 : 1;  // the first span has no anchor
-        State state = fold_tile_states<Op, batch>(task.ticket, before + skip * wide, wide,
-                                                  (u32)(stretch % TWO_LEVEL_RADIX) + 1 - skip, active,
-                                                  skip ? start : Op::identity(), lane_groups);
-        state = Op::combine(state, near);
-        if (publishes && link % TWO_LEVEL_SPAN == TWO_LEVEL_SPAN - 1)
-            before[(TWO_LEVEL_RADIX + 1) * wide].publish(Op::combine(state, own));
+        if (active && link + 1 < task.links) tile_state->publish(Op::combine(state, own), (u32)link + 1);
         return state;
     }
 };
@@ -116,7 +61,6 @@ template <class Op, bool Anchored, bool Shared = false> struct TwoLevelLookBack 
 template <class Op> struct IsFloatSum { static const bool yes = false; };
 template <class Map> struct IsFloatSum<Sum<Map, f64>> { static const bool yes = true; };
 template <class Map> struct IsFloatSum<Sum<Map, Twofold>> { static const bool yes = true; };
-template <class Op, int Count> struct IsFloatSum<ColumnStates<Op, Count>> : IsFloatSum<Op> {};
 
 // The part of a state that tiles publish: all of it, or what does not follow from how many elements it is of.
 template <class Op> struct CompactState {
@@ -143,6 +87,11 @@ template <bool Root> struct CompactState<Variance<f32, false, Root>> {
     static GR_HD i64 count(const State& state) { return (i64)state.count; }
 };
 
+template <class Op>
+using PublishedState = typename Conditional<CompactState<Op>::floats || sizeof(typename Op::State) <= 4,
+                                            UnflaggedTileState<typename CompactState<Op>::Rest>,
+                                            TileState<typename CompactState<Op>::Rest, 16>>::type;
+
 // Of a column: elements of a tile, and by how many the elements before a tile differ from those of as many whole tiles.
 struct ElementCounts {
     i64 each, offset;
@@ -152,88 +101,101 @@ struct ElementCounts {
     }
 };
 
-// As TwoLevelLookBack with anchors and a radix of its own, of which both levels are read in one batch, since each access to memory
-// takes a microsecond. Tile states are short, so that few bytes are read. StatesPerLane: those of a level that a lane reads; the
-// lanes that share a column have room for Radix of them together.
-template <class Op, int Radix, int StatesPerLane> struct BatchedLookBack {
+// From an anchor and stretches, and from single tiles, Radix of each at most. The first ones of both levels are polled together,
+// since each access to memory takes a microsecond. The published states of a chain: of its tiles; and of each span its anchor,
+// which is the prefix of the span, then its stretches. Slots: states of a level that a lane has registers for at once.
+template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
     typedef typename Op::State State;
     typedef CompactState<Op> Part;
-    typedef typename Part::Rest Rest;
-    typedef typename Conditional<Part::floats || sizeof(State) <= 4, UnflaggedTileState<Rest>, TileState<Rest, 16>>::type Published;
-    static const u32 LINE = 128 / sizeof(Published);  // columns whose tile states fill a line of memory: no two warps write to one
+    typedef PublishedState<Op> Published;
+    // Columns whose tile states fill a line of memory, so that no two warps write to one: a power of two.
+    static const u32 LINE = sizeof(Published) <= 8 ? 16 : sizeof(Published) <= 16 ? 8 : sizeof(Published) <= 32 ? 4 : 2;
     static const u32 RADIX = Radix, SPAN = RADIX * RADIX;
     const Strips& task;
     Published *tile_states, *anchors;  // of this lane's column
     u64 wide;
     bool active, publishes;  // the lane has a column; it publishes its states
 
-    GR_HD BatchedLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
-        : BatchedLookBack(scan, chain, column, has, columns, scan.links, has) {}
-    GR_HD BatchedLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64 links, bool first)
+    GR_HD TwoLevelLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
+        : TwoLevelLookBack(scan, chain, column, has, columns, scan.links, has) {}
+    GR_HD TwoLevelLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64 links, bool first)
         : task(scan), wide(columns), active(has), publishes(first) {
         const u64 each = links + (links / SPAN + 1) * (RADIX + 1);
         tile_states = (Published*)task.states + chain * each * wide + column;
         anchors = tile_states + links * wide;
     }
 
-    // A lane's share of a level. A published state is of `hop` tiles.
+    // A lane's share of a level: the states from `begin` on to below `end`, of those that exist, from `low` on to below `high`. A
+    // published state is of `hop` tiles, the first one of those from `link` on, and of `ahead` elements besides.
     struct Level {
         const Published* from;
         u64 wide;
-        u32 wanted, link, hop;
+        u32 begin, end, low, high, link, hop;
         ElementCounts counts;
-        i64 ahead;  // elements that the first state is of besides
-        PolledTileState<Published> polled[StatesPerLane];
+        i64 ahead;
+        PolledTileState<Published> polled[Slots];
         // The address of a state, computed anew for each poll so that it takes no registers in between.
-        GR_HD const Published* at(u32 i) const {
+        GR_HD const Published* at(u32 place) const {
             const Published* first = from;
 #ifndef GR_EMULATED
             asm volatile("" : "+l"(first));
 #endif
-            return first + i * wide;
+            return first + (begin + place) * wide;
         }
-        // Polls the states from `begin` on to below `end`, of those that exist, from `low` on to below `high`.
-        GR_HD Level(const Published* first, u64 apart, u32 begin, u32 end, u32 low, u32 high, u32 first_link, u32 links,
-                    ElementCounts of, i64 more)
-            : from(first + begin * apart), wide(apart), wanted(0), link(first_link + begin * links), hop(links), counts(of),
-              ahead(begin == 0 ? more : 0) {
+        GR_HD u32 wanted(u32 done) const {
+            u32 bits = 0;
 #pragma unroll
-            for (u32 i = 0; i < StatesPerLane; i++) wanted |= (u32)(begin + i < end && begin + i >= low && begin + i < high) << i;
+            for (u32 i = 0; i < Slots; i++) {
+                const u32 place = begin + done + i;
+                bits |= (u32)(place < end && place >= low && place < high) << i;
+            }
+            return bits;
+        }
+        GR_HD void poll(u32 done) {
+            const u32 bits = wanted(done);
 #pragma unroll
-            for (u32 i = 0; i < StatesPerLane; i++) {
+            for (u32 i = 0; i < Slots; i++) {
                 polled[i].clear();
-                polled[i].poll(at(i), wanted >> i & 1);
+                polled[i].poll(at(done + i), bits >> i & 1);
             }
         }
-        GR_HD i64 count(u32 i) const {
-            return counts.before(link + (i + 1) * hop) - counts.before(link + i * hop) + (i == 0 ? ahead : 0);
+        GR_HD i64 count(u32 place) const {
+            const u32 first = link + (begin + place) * hop;
+            return counts.before(first + hop) - counts.before(first) + (begin + place == 0 ? ahead : 0);
         }
-        // All lanes of a warp call. The states of this lane's share, folded.
-        GR_HD State fold(const u32* ticket) {
-            await_polled(ticket, polled, wanted, [&](u32 i) { return at(i); });
+        // All lanes of a warp call, after a poll of the first ones. The states of this lane's share, folded.
+        GR_HD State fold(const u32* ticket, u32 share) {
             State state = Op::identity();
+#pragma unroll 1
+            for (u32 done = 0;;) {
+                const u32 bits = wanted(done);
+                await_polled(ticket, polled, bits, [&](u32 i) { return at(done + i); });
 #pragma unroll
-            for (u32 i = 0; i < StatesPerLane; i++)
-                if (wanted >> i & 1) state = Op::combine(state, Part::restore(polled[i].state(), count(i)));
-            return state;
+                for (u32 i = 0; i < Slots; i++)
+                    if (bits >> i & 1) state = Op::combine(state, Part::restore(polled[i].state(), count(done + i)));
+                done += Slots;
+                if (done >= share) return state;
+                poll(done);
+            }
         }
     };
-    // Called as TwoLevelLookBack's, with the counts of this lane's column.
-    GR_HD State before(u64 number, State own, State start, LaneGroups lane_groups = {0, 1, 32},
-                       ElementCounts counts = {0, 0}) const {
+    // Called as ChainedScan's, with the counts of this lane's column; each gets the prefix in every group.
+    GR_HD State before(u64 number, State own, State start, ElementCounts counts, LaneGroups lane_groups = {0, 1, 32}) const {
         const u32 link = (u32)number;
         if (publishes) tile_states[link * wide].publish(Part::of(own));
         const u32 near = link % RADIX, far = link / RADIX % RADIX, span = link / SPAN;
         const u32 share = lane_groups.share(RADIX), begin = lane_groups.group * share, end = active ? begin + share : 0;
         Published* const anchor = anchors + span * (RADIX + 1) * wide;  // and behind it the span's stretches
-        Level tiles(tile_states + (link - near) * wide, wide, begin, end, 0, near, link - near, 1, counts, 0);
+        Level tiles = {tile_states + (link - near) * wide, wide, begin, end, 0, near, link - near, 1, counts, 0};
         // The anchor is of all before the span, which is more than a stretch.
         const u32 first = span * SPAN - RADIX;
         const i64 more = span > 0 ? counts.before(first) + Part::count(start) : 0;
-        Level stretches(anchor, wide, begin, end, span > 0 ? 0 : 1, far + 1, first, RADIX, counts, more);
-        const State behind = lane_groups.template all<Op>(tiles.fold(task.ticket));
+        Level stretches = {anchor, wide, begin, end, span > 0 ? 0u : 1u, far + 1, first, RADIX, counts, more};
+        tiles.poll(0);
+        stretches.poll(0);
+        const State behind = lane_groups.template all<Op>(tiles.fold(task.ticket, share));
         if (publishes && near == RADIX - 1 && far < RADIX - 1) anchor[(1 + far) * wide].publish(Part::of(Op::combine(behind, own)));
-        State state = lane_groups.template all<Op>(stretches.fold(task.ticket));
+        State state = lane_groups.template all<Op>(stretches.fold(task.ticket, share));
         state = Op::combine(span > 0 ? state : Op::combine(start, state), behind);
         if (publishes && link % SPAN == SPAN - 1) anchor[(RADIX + 1) * wide].publish(Part::of(Op::combine(state, own)));
         return state;

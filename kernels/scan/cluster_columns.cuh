@@ -8,14 +8,14 @@
 
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Radix, int Rows,
           int Blocks>
-struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, 1, LookBackWarps, false, Exclusive,
-                                                Radix, Radix, WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
+struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, false, Exclusive, Radix,
+                                                Radix, WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
     typedef ShiftedColumnOps<Op, Emit, 1, Exclusive> Ops;
     typedef typename ClusterColumnScan::ContiguousColumnScan Columns;
     typedef typename Columns::In In;
     typedef typename Columns::State State;
     typedef typename Columns::TileLocation TileLocation;
-    typedef typename Columns::BatchedLinks BatchedLinks;
+    typedef typename Columns::Links Links;
     typedef typename Columns::SharedScratch SharedScratch;
     typedef typename Columns::PendingState PendingState;
     typedef typename Emit::Out Out;
@@ -111,8 +111,8 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         const bool active = mine < width;
         const u64 line = column_of(location, mine);
         if (task.carry && active) start = LineEnds<Op>::before(task, line);
-        State before = BatchedLinks(task, 0, mine, active, Blocks * look_back_columns, task.links / Blocks, active)
-                           .before(location.link / Blocks, all, start);
+        State before = Links(task, 0, mine, active, Blocks * look_back_columns, task.links / Blocks, active)
+                           .before(location.link / Blocks, all, start, {0, 0});
         State prefix = before;
 #pragma unroll
         for (u32 i = 0; i < Blocks; i++) {

@@ -8,23 +8,6 @@
 
 // Any operator: states folded and scanned row by row.
 
-// The states of several columns as one, which is published and awaited together.
-template <class Op, int Columns> struct ColumnStates {
-    struct State { typename Op::State at[Columns]; };
-    static GR_HD State identity() {
-        State none;
-#pragma unroll
-        for (int j = 0; j < Columns; j++) none.at[j] = Op::identity();
-        return none;
-    }
-    static GR_HD State combine(const State& earlier, const State& later) {
-        State both;
-#pragma unroll
-        for (int j = 0; j < Columns; j++) both.at[j] = Op::combine(earlier.at[j], later.at[j]);
-        return both;
-    }
-};
-
 //   fold.take(rows)           rows of V columns more
 //   fold.state(j)             of column j
 //   fold.was_finite()         where it `assumes_finite`: whether that is so

@@ -11,10 +11,6 @@
 #include "row_staging.cuh"
 #include "scan_state.cuh"
 
-// Two columns of elements with a flag each. Sums of float32 down (32768, 32768) 0.82 of a copy with a barrier, else 0.86.
-template <class Op, int V> struct IsSegmentedPair { static const bool yes = false; };
-template <class Op, int V> struct IsSegmentedPair<Segmented<Op>, V> { static const bool yes = V > 1; };
-
 // A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
 // look back further than to the one before them. StagesResults: results go through shared memory, where rows are too short to be written by a warp at once. Batch: rows that a
 // lane reads at once, if not as many as are best where tiles are folded first.
@@ -25,33 +21,14 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     typedef typename Emit::Out Out;
     static const int room = 32 * V;  // columns whose states there is room for
     static const bool prefetches_tile = false;
-    static const bool words = sizeof(In) == 4 && sizeof(Out) == 4 && ColumnStride > 1;
-    // Rows that a lane reads from shared memory at once. Sums of float32 in strided columns, H200, 2026-11, shares of a copy with
-    // two, three, four and six rows: down (32768, 32767) 0.89, 0.93, 0.91, 0.92; (n, 4095) 0.873, 0.874, 0.878, 0.871, (n, 513)
-    // 0.767, 0.773, 0.774, 0.775, (n, 257) with two and four 0.70 and 0.73. Maxima 0.91, 0.91, 0.90; sums of float16 with four, six
-    // and eight 0.74, 0.70, 0.69.
-    static const bool sums = words && V > 2 && IsFloatSum<Op>::yes;
-    static const int batch = Batch > 0                                    ? Batch
-                             : sums                                       ? (Anchored ? 4 : 3)
-                             : ScansRowRuns<Op>::yes || IsSegmentedPair<Op, V>::yes ? 4
-                             : sizeof(In) * V > 8 || sizeof(State) > 16  ? 2
-                             : V > 1 || sizeof(State) > 8                ? 4
-                                                                         : 8;
-    // Columns that a lane looks back for: as many as have small states together, so that more warps are left to scan.
-    static const int state_bytes_most = Anchored && sizeof(In) < 4 ? 8 : 16;  // bytes of states, fewer for want of registers
-    static const bool several = V > 1 && (ColumnStride == 1 || (!Anchored && sizeof(In) <= 2));
-    static const int look_back_columns = !several                                                       ? 1
-                                         : V * sizeof(State) <= state_bytes_most                     ? V
-                                         : ColumnStride > 1 && 2 * sizeof(State) <= state_bytes_most ? 2
-                                                                                                     : 1;
-    static const int look_back_warps = V / look_back_columns;
-    // Strided columns of words, whose states are short: as above, sums down (n, 513), (n, 4095) 0.69, 0.77 and 0.76, 0.87, maxima
-    // 0.77, 0.77 and 0.81, 0.88 (by levels and taken early, and in one batch and taken late).
-    static const bool is_batched = Anchored && words && look_back_columns == 1 && (IsFloatSum<Op>::yes || sizeof(State) <= 4);
+    // Rows that a lane reads from shared memory at once.
+    static const int batch = Batch > 0 ? Batch : sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : 4;
+    static const int look_back_warps = V;  // of which each looks back for a lane's column
+    // Of the look-back: large states take registers.
+    static const int PUBLISHED = sizeof(PublishedState<Op>), RADIX = PUBLISHED <= 16 ? 8 : 16;
+    static const int SLOTS = PUBLISHED <= 16 ? 8 : PUBLISHED <= 32 ? 4 : 2;
     typedef typename Conditional<(V > 1), ShiftedColumnOps<Op, Emit, V, Exclusive>, ColumnOps<Op, Emit, V, Exclusive>>::type Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
-    static const bool barrier_on_prefix = !(IsComputeBound<Op>::yes && look_back_columns > 1 && (Anchored || sizeof(In) <= 2)) &&
-        !IsSegmentedPair<Op, V>::yes;
     static const bool uses_table = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
     // Where a tile lies, and its first rows.
     struct TileLocation {
@@ -292,46 +269,28 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         walk(location, rows, stage, writing);
     }
 
-    // All lanes of a warp call, `look_back_warps` warps for a tile: the prefixes of each warp's rows, for some of a lane's columns
+    // All lanes of a warp call, `look_back_warps` warps for a tile: the prefixes of each warp's rows, for one of a lane's columns
     // each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
-        typedef ColumnStates<Op, look_back_columns> Columns;
-        typedef TwoLevelLookBack<Columns, Anchored, uses_table> Steps;
-        typedef typename Conditional<is_batched, BatchedLookBack<Columns, 8, 8>, Steps>::type Links;
-        const u32 first = ColumnStride == 1 ? lane * V + look_back_warp * look_back_columns
-                                            : look_back_warp * look_back_columns * ColumnStride + lane;
-        const bool active = first < location.columns;
-        typename Columns::State own = Columns::identity(), start = own;
+        typedef typename Conditional<Anchored, TwoLevelLookBack<Op, RADIX, SLOTS>, ChainedScan<Op>>::type Links;
+        const u32 at = ColumnStride == 1 ? lane * V + look_back_warp : look_back_warp * ColumnStride + lane;
+        const bool active = at < location.columns;
+        State own = Op::identity(), start = own;
         if (active) {
-            for (int w = 0; w < Warps; w++) own = Columns::combine(own, part_state(slot, w, first));
-            if (task.carry)
-#pragma unroll
-                for (int j = 0; j < look_back_columns; j++)
-                    if (has(location, first, j)) start.at[j] = LineEnds<Op>::before(task, location.line + first + j * ColumnStride);
+            for (int w = 0; w < Warps; w++) own = Op::combine(own, scratch().state[slot][w][at]);
+            if (task.carry) start = LineEnds<Op>::before(task, location.line + at);
         }
         const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * look_back_warps);
-        typename Columns::State before = chain.before(location.link, own, start);
+        State before;
+        if constexpr (Anchored) before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
+        else before = chain.before(location.link, own, start);
         if (!active) return;
         for (int w = 0; w < Warps; w++) {
-            const typename Columns::State after = Columns::combine(before, part_state(slot, w, first));
-#pragma unroll
-            for (int j = 0; j < look_back_columns; j++) scratch().state[slot][w][first + j * ColumnStride] = before.at[j];
+            const State after = Op::combine(before, scratch().state[slot][w][at]);
+            scratch().state[slot][w][at] = before;
             before = after;
         }
-        if (task.totals && location.link + 1 == task.links)
-#pragma unroll
-            for (int j = 0; j < look_back_columns; j++)
-                if (has(location, first, j)) LineEnds<Op>::keep(task, location.line + first + j * ColumnStride, before.at[j]);
-    }
-    GR_HD typename ColumnStates<Op, look_back_columns>::State part_state(u32 slot, int w, u32 first) const {
-        typename ColumnStates<Op, look_back_columns>::State states;
-#pragma unroll
-        for (int j = 0; j < look_back_columns; j++) states.at[j] = scratch().state[slot][w][first + j * ColumnStride];
-        return states;
-    }
-    // Columns side by side exist together or not at all.
-    static GR_HD bool has(const TileLocation& location, u32 first, int j) {
-        return ColumnStride == 1 || first + j * ColumnStride < location.columns;
+        if (task.totals && location.link + 1 == task.links) LineEnds<Op>::keep(task, location.line + at, before);
     }
 };
 

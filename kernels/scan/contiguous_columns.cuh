@@ -1,12 +1,12 @@
-// Scans lines that lie side by side where one row follows another in memory (contiguous_tile.cuh). Each lane scans V adjacent
-// columns; row groups are packed across a warp group so that few lanes idle, whatever the number of columns.
+// Scans lines that lie side by side where one row follows another in memory (contiguous_tile.cuh). Each lane scans a column; row
+// groups are packed across a warp group so that few lanes idle, whatever the number of columns.
 #pragma once
 #include "contiguous_tile.cuh"
 
-template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int V, int LookBackWarps, bool Lines, bool Exclusive,
-          int Radix = 0, int StatesPerLane = 0, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, V, Exclusive>>
-struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, 32 * WarpGroups * WarpsPerGroup * V,
-                                             LookBackWarps, Lines, Radix, StatesPerLane, Stages> {
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Lines, bool Exclusive, int Radix,
+          int Slots, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, 1, Exclusive>>
+struct ContiguousColumnScan
+    : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, Lines, Radix, Slots, Stages> {
     typedef typename ContiguousColumnScan::ContiguousTile Tiles;
     typedef typename Op::In In;
     typedef typename Op::State Value;
@@ -18,34 +18,28 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
         Tiles::in_place, Tiles::is_reverse, Tiles::tile, Tiles::results, Tiles::share, Tiles::scratch, Tiles::is_inner,
         Tiles::column_of, Tiles::rows_ahead, Tiles::sync_group, Tiles::drain;
     // Rows that a lane reads from shared memory at once.
-    static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : V > 1 || sizeof(State) > 8 ? 4 : 8;
+    static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : sizeof(State) > 8 ? 4 : 8;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
     struct PendingState {
-        State before[WarpsPerGroup == 1 ? V : 1];  // the lane's prefix within its warp, where that is a warp group
-        bool is_finite;                            // what folding assumed is so
+        State before;    // the lane's prefix within its warp, where that is a warp group
+        bool is_finite;  // what folding assumed is so
     };
 
-    const u32 row_group, column;  // this lane's row group in its warp group, and its first column
+    const u32 row_group, column;  // this lane's row group in its warp group, and its column
     GR_HD ContiguousColumnScan(const Strips& scan)
-        : Tiles(scan), row_group((u32)scan.by_width.of(group_thread * V)), column(group_thread * V - row_group * (u32)scan.width) {}
+        : Tiles(scan), row_group((u32)scan.by_width.of(group_thread)), column(group_thread - row_group * (u32)scan.width) {}
 
-    static GR_HD PendingState no_pending() {
-        PendingState none;
-#pragma unroll
-        for (int j = 0; j < (WarpsPerGroup == 1 ? V : 1); j++) none.before[j] = Running::identity();
-        none.is_finite = true;
-        return none;
-    }
+    static GR_HD PendingState no_pending() { return {Running::identity(), true}; }
     GR_HD u32 scratch_index() const {
-        return WarpsPerGroup == 1 ? warp_group * width + column : warp_group * (row_groups / WarpGroups) * width + group_thread * V;
+        return WarpsPerGroup == 1 ? warp_group * width + column : warp_group * (row_groups / WarpGroups) * width + group_thread;
     }
     GR_HD bool is_idle() const { return row_group >= row_groups / WarpGroups; }
 
-    // Folds this lane's columns, row by row.
+    // Folds this lane's column, row by row.
     template <class Fold> struct Reducer {
         const ContiguousColumnScan& scan;
         Fold fold;
-        Value ahead[V];  // the states before the line that began last, if one did
+        Value ahead;  // the state before the line that began last, if one did
         bool has_head, is_finite;
         GR_HD Reducer(const ContiguousColumnScan& owner) : scan(owner), has_head(false), is_finite(true) {}
         GR_HD bool was_finite() const {
@@ -56,45 +50,42 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
             is_finite = was_finite();
             fold = Fold();
             has_head = true;
-            scan.line_start_of(location, line, ahead);
+            ahead = scan.line_start_of(location, line);
         }
         GR_HD void end(const TileLocation&, u64) {}
-        GR_HD State state(int j) const {
-            const Value value = fold.state(j);
-            return Running::of(Lines && has_head && scan.task.carry ? Op::combine(ahead[j], value) : value, has_head);
+        GR_HD State state() const {
+            const Value value = fold.state(0);
+            return Running::of(Lines && has_head && scan.task.carry ? Op::combine(ahead, value) : value, has_head);
         }
-        template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8*, i32) { fold.take(rows); }
+        template <int Count> GR_HD void take(const Pack<In, 1> (&rows)[Count], u8*, i32) { fold.take(rows); }
     };
     template <class Scan> struct Writer {
         const ContiguousColumnScan& owner;
         Scan scan;
-        GR_HD Writer(const ContiguousColumnScan& columns, const Value (&before)[V])
+        GR_HD Writer(const ContiguousColumnScan& columns, const Value (&before)[1])
             : owner(columns), scan(before, columns.task.option) {}
         GR_HD void begin(const TileLocation& location, u64 line) {
-            Value state[V];
-            owner.line_start_of(location, line, state);
+            const Value state[1] = {owner.line_start_of(location, line)};
             scan = Scan(state, owner.task.option);
         }
         GR_HD void end(const TileLocation& location, u64 line) {
             if (owner.task.totals)
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    LineEnds<Op>::keep(owner.task, line * owner.width + owner.column_of(location, owner.column + j), scan.after(j));
+                LineEnds<Op>::keep(owner.task, line * owner.width + owner.column_of(location, owner.column), scan.after(0));
         }
-        template <int Count> GR_HD void take(const Pack<In, V> (&rows)[Count], u8* to, i32 step_to) {
-            Pack<Out, V> results[Count];
+        template <int Count> GR_HD void take(const Pack<In, 1> (&rows)[Count], u8* to, i32 step_to) {
+            Pack<Out, 1> results[Count];
             scan.rows(rows, results);
 #pragma unroll
-            for (int i = 0; i < Count; i++) put_pack<Out, V>(to + i * step_to, results[i]);
+            for (int i = 0; i < Count; i++) put_pack<Out, 1>(to + i * step_to, results[i]);
         }
     };
-    template <int Count> static GR_HD void read(const u8*& at, i32 step, Pack<In, V> (&rows)[Count]) {
+    template <int Count> static GR_HD void read(const u8*& at, i32 step, Pack<In, 1> (&rows)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++) rows[i] = take_pack<In, V>(at + i * step);
+        for (int i = 0; i < Count; i++) rows[i] = take_pack<In, 1>(at + i * step);
         at += Count * step;
     }
     template <int Count, class Visit> static GR_HD void take(Visit& visit, const u8*& at, i32 step, u8*& to, i32 step_to) {
-        Pack<In, V> rows[Count];
+        Pack<In, 1> rows[Count];
         read(at, step, rows);
         visit.take(rows, to, step_to);
         to += Count * step_to;
@@ -128,11 +119,11 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
             left -= next;
             until -= next;
             if (next >= batch) {  // the next rows are read before results are written, which the compiler might take to overlap
-                Pack<In, V> loaded[batch];
+                Pack<In, 1> loaded[batch];
                 read(at, step_a, loaded);
 #pragma unroll 2
                 for (next -= batch; next >= batch; next -= batch) {
-                    Pack<In, V> ahead[batch];
+                    Pack<In, 1> ahead[batch];
                     read(at, step_a, ahead);
                     visit.take(loaded, to, step_out);
                     to += batch * step_out;
@@ -156,22 +147,19 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
             }
         }
     }
-    // The states before a line: its carries, or identities.
-    GR_HD void line_start_of(const TileLocation& location, u64 line, Value (&state)[V]) const {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            state[j] = task.carry ? LineEnds<Op>::before(task, line * width + column_of(location, column + j)) : Op::identity();
+    // The state before a line: its carry, or none.
+    GR_HD Value line_start_of(const TileLocation& location, u64 line) const {
+        return task.carry ? LineEnds<Op>::before(task, line * width + column_of(location, column)) : Op::identity();
     }
 
     // All lanes of a warp call that is a warp group. Scans the states of its row groups, column by column.
     GR_HD State scan_row_groups(State state, State& before) const {
-        // `next`: lanes to the next row group.
-        const u32 next = width / V, place = is_reverse() ? row_groups / WarpGroups - 1 - row_group : row_group;
+        const u32 place = is_reverse() ? row_groups / WarpGroups - 1 - row_group : row_group;
         for (u32 up = 1; up < row_groups / WarpGroups; up *= 2) {
-            const State earlier = shuffle_groups(state, up * next);
+            const State earlier = shuffle_groups(state, up * width);
             if (!is_idle() && place >= up) state = Running::combine(earlier, state);
         }
-        before = shuffle_groups(state, next);
+        before = shuffle_groups(state, width);
         if (place == 0) before = Running::identity();
         return state;
     }
@@ -179,48 +167,39 @@ struct ContiguousColumnScan : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup
         return shuffle_from(0xffffffffu, state, (int)((is_reverse() ? lane + lanes : lane - lanes) % 32), 32);
     }
 
-    // Folds this lane's columns; false where what Fold assumes does not hold.
-    template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
+    // Folds this lane's column; false where what Fold assumes does not hold.
+    template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State& state) const {
         Reducer<Fold> folding(*this);
         if (!is_idle()) walk(location, stage, folding);
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = folding.state(j);
+        state = folding.state();
         return folding.was_finite();
     }
-    template <class Scan> GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[V]) const {
+    template <class Scan> GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[1]) const {
         Writer<Scan> writing(*this, before);
         walk(location, stage, writing);
     }
     GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
         sync_group();  // all have their copies
-        State states[V];
+        State state;
         PendingState pending = no_pending();
-        pending.is_finite = fold_by<typename Ops::Fold>(location, stage, states);
-        if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, states);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            State state = states[j];
-            bool ends = true;
-            if constexpr (WarpsPerGroup == 1) {
-                state = scan_row_groups(state, pending.before[j]);
-                ends = row_group == (is_reverse() ? 0 : row_groups / WarpGroups - 1);
-            }
-            if (!is_idle() && ends) scratch().state[slot][scratch_index() + j] = state;
+        pending.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
+        if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, 1>>(location, stage, state);
+        bool ends = true;
+        if constexpr (WarpsPerGroup == 1) {
+            state = scan_row_groups(state, pending.before);
+            ends = row_group == (is_reverse() ? 0 : row_groups / WarpGroups - 1);
         }
+        if (!is_idle() && ends) scratch().state[slot][scratch_index()] = state;
         return pending;
     }
     GR_HD void write(const TileLocation& location, u32 stage, u32 slot, const PendingState& pending) const {
         if (!in_place) sync_group();  // the results of the tile before have been drained
         if (!is_idle()) {
-            Value before[V];
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                State state = scratch().state[slot][scratch_index() + j];
-                if constexpr (WarpsPerGroup == 1) state = Running::combine(state, pending.before[j]);
-                before[j] = Running::value(state);
-            }
+            State state = scratch().state[slot][scratch_index()];
+            if constexpr (WarpsPerGroup == 1) state = Running::combine(state, pending.before);
+            const Value before[1] = {Running::value(state)};
             if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, stage, before);
-            else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, stage, before);
+            else write_by<AnyColumnScan<Op, Emit, 1, Exclusive>>(location, stage, before);
         }
         sync_group();
         drain(location, stage);

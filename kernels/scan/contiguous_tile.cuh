@@ -14,11 +14,10 @@
 // positions have `width` columns as rows of elements do, rotated by `lead`.
 //
 // A warp group is WarpsPerGroup warps that take a share of a tile and wait for no warps but those that look back. A row group is
-// the lanes of a warp group that have one row together. StateCount: states of a tile. LookBackWarps: warps that look back for a
-// tile. Lines: planes follow one another, many begin within a tile, and all are one chain. Radix, StatesPerLane: of a chain whose
-// tile states are polled in one batch, else 0. Stages: tiles in shared memory.
-template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int StateCount, int LookBackWarps, bool Lines, int Radix = 0,
-          int StatesPerLane = 0, int Stages = STAGES>
+// the lanes of a warp group that have one row together. LookBackWarps: warps that look back for a tile. Lines: planes follow one
+// another, many begin within a tile, and all are one chain. Radix, Slots: of the look-back. Stages: tiles in shared memory.
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Lines, int Radix, int Slots,
+          int Stages = STAGES>
 struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWarps> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
@@ -28,12 +27,8 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
     static const bool prefetches_tile = true;
-    static const bool barrier_on_prefix = !IsComputeBound<Op>::yes;
-    static const u32 FIRST_BARRIER = 4 * WRITE_DELAY + 1;  // named barrier of the first warp group
-    typedef TwoLevelLookBack<Running, true, true> Links;
-    typedef BatchedLookBack<Op, (Radix > 0 ? Radix : 1), (StatesPerLane > 0 ? StatesPerLane : 1)> BatchedLinks;
-    static const bool is_batched = Radix > 0;
-    static_assert(!is_batched || !Lines, "lines that begin within a tile are looked back for by steps");
+    static const u32 FIRST_BARRIER = 2 * WRITE_DELAY + 1;  // named barrier of the first warp group
+    typedef TwoLevelLookBack<typename Conditional<Lines, Running, Op>::type, Radix, Slots> Links;
     static_assert(WarpsPerGroup == 1 || FIRST_BARRIER + WarpGroups <= 16, "as many barriers as there are");
     // Where a tile lies in memory, and which of its positions are elements.
     struct TileLocation {
@@ -45,7 +40,7 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     };
     struct SharedScratch {
         TileRing<TileLocation> ring;
-        State state[STATE_SLOTS][StateCount];  // of parts, by columns; then their prefixes
+        State state[STATE_SLOTS][32 * WarpGroups * WarpsPerGroup];  // of parts, by columns; then their prefixes
     };
 
     const Strips& task;
@@ -135,8 +130,7 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which
     // groups of lanes take some each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
-        const u32 unit = is_batched ? BatchedLinks::LINE : 1;
-        const u32 per = (width + LookBackWarps * unit - 1) / (LookBackWarps * unit) * unit, groups = 32 / per;
+        const u32 all = LookBackWarps * Links::LINE, per = (width + all - 1) / all * Links::LINE, groups = 32 / per;
         const LaneGroups lane_groups = {groups > 1 ? lane / per : 0, groups, per};
         const u32 place = lane - lane_groups.group * per, column = look_back_warp * per + place;
         const bool active = place < per && column < width && lane_groups.group < groups;
@@ -150,13 +144,8 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
         const u64 line = location.chain * width + column_of(location, column);
         if (!Lines && task.carry && active) start = Running::of(LineEnds<Op>::before(task, line), false);
         own = lane_groups.template of<Running>(through, groups - 1);
-        State before;
-        if constexpr (is_batched)
-            before = BatchedLinks(task, 0, column, active, per * LookBackWarps, task.links, place < per && lane_groups.group == 0)
-                         .before(location.link, own, start, lane_groups, counts_of(location, column));
-        else
-            before = Links(task, location.chain, column, active, width < 8 ? 8 : width)
-                         .before(location.link, own, start, lane_groups);
+        const Links chain(task, location.chain, column, active, per * LookBackWarps, task.links, place < per && lane_groups.group == 0);
+        State before = chain.before(location.link, own, start, counts_of(location, column), lane_groups);
         if (!active) return;
         if (lane_groups.group > 0) before = Running::combine(before, exclusive);
         State next = begin < end ? part_state(slot, begin, column) : before;

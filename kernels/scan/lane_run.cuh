@@ -102,8 +102,6 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
         if constexpr (!KeepsIndex<Op>::yes) {
             reduce.take(in_scan_order(from));
         } else {
-            if constexpr (ChangesRarely<Op>::yes)
-                if (Reverse == descends()) return reduce.take(from, lowest_index(index, k));
 #pragma unroll
             for (int i = 0; i < V; i++) take(reduce, from.at[scan_index(i)], index, k * V + i);
         }
@@ -111,20 +109,9 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
         return scan_one<Op, RowEmit<Emit>, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
     }
-    GR_HD bool descends() const { return task.step_index < 0; }
-    // The index of a pack's first element in memory, where indices ascend there.
-    GR_HD i64 lowest_index(i64 index, int k) const { return index_at(index, k * V + scan_index(0)); }
     // The results of pack number k, behind `value`.
     GR_HD Pack<Out, V> results_of(Value& value, const Pack<In, V>& from, i64 index, int k) const {
         Pack<Out, V> to;
-        if constexpr (ChangesRarely<Op>::yes) {
-            if (descends() ? !Op::template may_improve<true>(value, from) : !Op::template may_improve<false>(value, from)) {
-                const Out same = RowEmit<Emit>::of(value, task.option);
-#pragma unroll
-                for (int i = 0; i < V; i++) to.at[i] = same;
-                return to;
-            }
-        }
 #pragma unroll
         for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
         return to;

@@ -3,7 +3,7 @@
 //
 // A tile publishes its own state; the last tile of every stretch the state of the stretch; and the last of every group
 // of stretches the prefix through it, an anchor. A prefix is an anchor, then whole stretches, then single tiles: a tile
-// state each lane of a warp, folded together; or a few single tiles, where its line began as recently.
+// state each lane of a warp, folded together.
 //
 // Tile states are polled by many tiles until they are published, and all words of one lie in one slice of the L2 cache:
 // what counts is how often each is read, and that they lie apart. H200, CUDA 13.0, 2026-11, 4 GiB, shares of a copy with
@@ -17,51 +17,13 @@
 
 const int STRETCH = 16, GROUP = 8;  // tiles of a stretch; stretches of a group: two, and an anchor, are as many again
 const u32 SINGLE_TILE_LANES = 0xffffffffu << (32 - STRETCH);  // lanes that read single tiles
-const int FEW_TILES = 4;  // tiles that are read one by one and folded by every lane
 
 // Which tiles count for one, in the order of the scan: those from `begin` on, where the line began that it continues.
 // `starts_at_head`: the tile begins with a line, so that nothing before it counts. `contains_head`: a line begins in it, so that
-// nothing before it counts for the tiles after it. `short_lines`: no line is of more than FEW_TILES tiles and one.
+// nothing before it counts for the tiles after it.
 struct LookBackRange {
     u64 begin;
-    bool starts_at_head, contains_head, short_lines;
-    u64 line, elements;  // the line, and how many elements of it come before the tile
-};
-
-// All lanes of a warp call with the same arguments; each gets the result. Folds `count` tile states, left to right, onto a state.
-template <class Op>
-GR_HD typename Op::State fold_few(const Scan& task, const typename TileStateOf<typename Op::State>::type* from, u32 count,
-                                  typename Op::State state) {
-    typename Op::State read[FEW_TILES];
-    bool there[FEW_TILES], all = true;
-#pragma unroll
-    for (int i = 0; i < FEW_TILES; i++) {
-        there[i] = i >= (int)count || from[i].read(read[i]);
-        all = all && there[i];
-    }
-    for (u32 spins = 1; !__all_sync(0xffffffffu, all); spins++) {
-        if (spins % SPINS == 0) spins = keep_waiting(task.ticket, spins);
-        all = true;
-#pragma unroll
-        for (int i = 0; i < FEW_TILES; i++) {
-            if (!there[i]) there[i] = from[i].read(read[i]);
-            all = all && there[i];
-        }
-    }
-    return fold_thread_states<Op>(state, read, count);
-}
-
-// The part of a state that tiles publish: all of it, or what does not follow from positions.
-template <class Op> struct PublishedPart {
-    typedef Op Rest;
-    typedef typename Op::State State;
-    static GR_HD State of(State state) { return state; }
-    static GR_HD State restore(State state, State, u64) { return state; }
-};
-template <class Element, class To, class A> struct PublishedPart<Mean<Value<Element, To>, A>> {
-    typedef Sum<Value<Element, To>, A> Rest;
-    static GR_HD A of(Averaged<A> mean) { return mean.sum; }
-    static GR_HD Averaged<A> restore(A sum, Averaged<A> start, u64 elements) { return {sum, start.count + (i64)elements}; }
+    bool starts_at_head, contains_head;
 };
 
 // Operators whose states may say that nothing before them counts: then the tiles before are not waited for.
@@ -74,20 +36,18 @@ template <class Op> struct StopsAtHead<Segmented<Op>> {
 };
 
 // All lanes of one warp of the block call. `own` is the tile's state, from the last line that begins in it; `start` is what
-// comes before tile 0. Returns what comes before this tile. Recent: lines may have begun a few tiles ago.
-template <class Op, bool Recent = false>
+// comes before tile 0. Returns what comes before this tile.
+template <class Op>
 GR_HD typename Op::State look_back(const Scan& task, u64 tile, LookBackRange range, typename Op::State own,
                                    typename Op::State start) {
     typedef typename Op::State State;
-    typedef typename TileStateOf<State>::type Published;
+    typedef TileState<State> Published;
     const u32 lane = threadIdx.x % 32;
     Published *tile_states = (Published*)task.states, *stretches = tile_states + task.tiles;
     Published* anchors = stretches + task.tiles / STRETCH;
     if (lane == 0) tile_states[tile].publish(own);
     const u64 begin = range.starts_at_head ? tile : range.begin;
     const bool ends = tile % STRETCH == STRETCH - 1;
-    if (Recent && tile - begin <= FEW_TILES && (!ends || range.short_lines))
-        return fold_few<Op>(task, tile_states + begin, (u32)(tile - begin), start);
     // The first lane reads the last anchor but one, published a while ago; of the others half read the stretches behind it, and
     // half the tiles of this stretch.
     const u64 stretch = tile / STRETCH, group = stretch / GROUP;

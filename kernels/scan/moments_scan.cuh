@@ -18,20 +18,6 @@ GR_HD f32 one_over(f32 x) {
     return found;
 #endif
 }
-// Reciprocals of numbers that follow `begin`: refined from its reciprocal where they are `near` it (relative errors of 2^-18 before
-// a step of third order), else each from the hardware's approximation.
-struct Reciprocals {
-    f64 first;
-    bool far;
-    GR_HD Reciprocals(f64 begin, bool near) : first(one_over(begin)), far(!near) {}
-    GR_HD f64 of(f64 x) const { return refined(x, approximate(x, first, far)); }
-    // To 36 bits, by a step of second order.
-    GR_HD f64 roughly(f64 x) const {
-        const f64 near = approximate(x, first, far);
-        return __fma_rn(__fma_rn(-x, near, 1.0), near, near);
-    }
-};
-
 // sum / count, given the count's reciprocal but for its last bit: right but for the last bits of binary64; and where the result is
 // binary64, as right as a division (Markstein 1990), but for a product that is NaN, which stays.
 template <class Result> struct Quotient {
@@ -63,12 +49,7 @@ GR_HD bfloat16 narrowed(f32 x, bfloat16) {
 #endif
 }
 
-// Not zero once a sum has left the range of binary32, even if only for a pack's first elements; sums of halves never do.
-template <class T> GR_HD f32 check_range(f32 sum, f32 check, T) { return __fmaf_rn(sum, 0.0f, check); }
-GR_HD f32 check_range(f32, f32 check, half) { return check; }
-
-// Short: a run has few packs, so that a pack's sum in binary32 may be added to that in binary64.
-template <class Map, class A, class Result, bool Short> struct MeanScan {
+template <class Map, class A, class Result> struct MeanScan {
     typedef typename Map::In T;
     static_assert(!ExponentShiftedBits<T>::exists || sizeof(A) != 8 || AddsElements<Map>::yes, "elements are added, not terms");
     static const bool exists = true;
@@ -76,56 +57,14 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
     f64 count;
     GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
-    // Results of 16 bits by a pack's own sums in binary32. Behind many elements by the reciprocal of the pack's last count, the
-    // mean of all before it, and a correction for the other counts; else by a division each. False where sums, or those before the
-    // pack, are out of range: nothing has changed then.
-    template <int V> GR_HD bool run_narrow(const Pack<T, V>& from, Pack<Result, V>& to) {
-        f32 sums[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) sums[j] = j == 0 ? to_f32(from.at[j]) : sums[j - 1] + to_f32(from.at[j]);
-        if (!(fabsf(sums[V - 1]) <= 1e38f)) return false;
-        if (count >= 1024) {
-            const f64 last = one_over(count + V);
-            const f32 part = (f32)last, before = (f32)(sum * last);
-            if (!(fabsf(before) <= 1e38f)) return false;
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                const f32 mean = __fmaf_rn(sums[j], part, before), more = (V - 1 - j) * part;
-                to.at[j] = narrowed(__fmaf_rn(mean, __fmaf_rn(more, more, more), mean), Result());
-            }
-        } else {
-            const f32 before = (f32)sum, number = (f32)count;
-            if (!(fabsf(before) <= 1e38f)) return false;
-            f32 check = 0;
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                const f32 many = number + (j + 1), part = one_over(many), all = before + sums[j], mean = all * part;
-                check = check_range(all, check, T());
-                to.at[j] = narrowed(__fmaf_rn(__fmaf_rn(-mean, many, all), part, mean), Result());
-            }
-            if (check != 0) return false;
-        }
-        if constexpr (Short) {
-            sum += sums[V - 1];
-        } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) sum = add_finite(sum, from, j);
-        }
-        count += V;
-        return true;
-    }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
-        if constexpr (sizeof(Result) == 2 && sizeof(A) == 8 && sizeof(T) == 2 && ExponentShiftedBits<T>::exists) {
-            if (run_narrow(from, to)) return;
-        }
-        const Reciprocals parts(count + 1, count >= 4194304.0);
         if constexpr (ExponentShiftedBits<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
             if (all_finite(from)) {
 #pragma unroll
                 for (int j = 0; j < V; j++) {
                     sum = add_finite(sum, from, j);
                     count += 1;
-                    to.at[j] = Quotient<Result>::of(sum, count, parts.of(count));
+                    to.at[j] = Quotient<Result>::of(sum, count, one_over(count));
                 }
                 return;
             }
@@ -134,12 +73,12 @@ template <class Map, class A, class Result, bool Short> struct MeanScan {
         for (int j = 0; j < V; j++) {
             add(sum, Map::of(from.at[j]));
             count += Map::counts(from.at[j]) ? 1.0 : 0.0;
-            to.at[j] = Quotient<Result>::of((f64)value_of(sum), count, parts.of(count));
+            to.at[j] = Quotient<Result>::of((f64)value_of(sum), count, one_over(count));
         }
     }
 };
 template <class Map, class A, class Result, int V>
-struct PackScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> { typedef MeanScan<Map, A, Result, (V > 1)> type; };
+struct PackScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> { typedef MeanScan<Map, A, Result> type; };
 template <class Map, class Part, class Result, int V>
 struct PackScanOf<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { typedef NoPackScan type; };
 
@@ -332,7 +271,6 @@ template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
     typedef typename Op::State State;
     static const bool exists = true;
     static const int least = sizeof(Result) <= 4 ? 1 : 4;
-    static const bool roughly = FewDigits<T>::yes && sizeof(Result) <= 4;
     State state;  // before the run; the sums are about its mean
     f64 sum, squares, count;
     const f64* option;
@@ -382,8 +320,6 @@ template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
     }
     // Steady: is_steady has said so.
     template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
-        // A product of two counts changes twice as fast as a count.
-        const Reciprocals parts((count + 1) * (count + 1 - option[0]), count >= 8388608.0);
         f64 variances[V];
 #pragma unroll
         for (int j = 0; j < V; j++) {
@@ -391,9 +327,7 @@ template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
             sum += d;
             squares = __fma_rn(d, d, squares);
             count += 1;
-            const f64 both = count * (count - option[0]);
-            const f64 part = roughly && V > 2 ? parts.roughly(both) : V > 2 ? parts.of(both) : one_over(both);
-            variances[j] = __fma_rn(-sum, sum, count * squares) * part;
+            variances[j] = __fma_rn(-sum, sum, count * squares) * one_over(count * (count - option[0]));
         }
         VarianceResults<Op, Result>::template of<Steady>(variances, to);
     }

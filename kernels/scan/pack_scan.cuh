@@ -127,21 +127,3 @@ template <class Map, class Emit, int V> struct FiniteSums {
         }
     }
 };
-template <class Map, class Emit, int V> struct HalfSums : FiniteSums<Map, Emit, V> {
-    typedef FiniteSums<Map, Emit, V> Finite;
-    typedef typename Map::In T;
-    using Finite::Finite, Finite::sum, Finite::option, Finite::walk;
-    GR_HD f64 now() const { return sum; }
-    GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
-        if (all_finite(AddedPack<Map>::of(from))) return walk(from, to);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            add(sum, Map::of(from.at[j]));
-            to.at[j] = Emit::of(sum, option);
-        }
-    }
-};
-template <class Map, class Result, int V>
-struct PackScanOf<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V>
-    : Conditional<ADDS_HALVES<Map> && IsSame<Result, typename Map::In>::yes, HalfSums<Map, Final<Sum<Map, f64>, Result>, V>,
-                  NoPackScan> {};

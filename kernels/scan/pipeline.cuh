@@ -45,10 +45,7 @@ template <class ScanTask, int Warps, int LookBackWarps> struct TileWork {
 // tile is fetched; else a warp that looks back does so when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32,
 // early and late: one line 0.95 and 0.93 of a copy (float64 0.88 and 0.82), 32 lines 0.94 and 0.89, down (2^25, 32)
 // 0.88 and 0.82; but down (32768, 32768) 0.87 and 0.97, where the blocks that are ahead should have the next tiles of
-// the same rows. Where Work says `barrier_on_prefix`, warps that scan wait for one another at the barrier at which
-// prefixes are found; else each goes on once they are, and some fold while others write: in the same order, one line of
-// float32 maxima 0.99 and 0.95, of int64 sums 0.98 and 0.96, but of float32 sums 0.94 and 0.97, of float16 0.84 and
-// 0.92; 32768 lines of float32 0.90 and 1.01.
+// the same rows.
 template <class Work> struct Pipeline {
     typedef typename Work::PendingState PendingState;
     typedef typename Work::TileLocation TileLocation;
@@ -71,10 +68,9 @@ template <class Work> struct Pipeline {
         raise(&work.ring().taken, round + 1);
     }
 
-    // Named barriers of a round: its tile is folded; its prefixes are found, where Work says `barrier_on_prefix`. A number is used
-    // again by the same look-back warps 2 WRITE_DELAY rounds later: all warps have passed it by then.
+    // The named barrier of a round: its tile is folded. A number is used again by the same look-back warps 2 WRITE_DELAY rounds
+    // later: all warps have passed it by then.
     static GR_HD u32 fold_barrier(u32 round) { return 1 + round % (2 * WRITE_DELAY); }
-    static GR_HD u32 prefix_barrier(u32 round) { return 1 + 2 * WRITE_DELAY + round % (2 * WRITE_DELAY); }
     // Threads of a barrier: all warps that scan, and those that look back for one tile.
     static const u32 barrier_threads = 32 * (Warps + LookBackWarps);
 
@@ -89,14 +85,10 @@ template <class Work> struct Pipeline {
             wait_at(fold_barrier(round), barrier_threads);
             if (location(round).tile >= tiles) return;
             work.find_prefixes(location(round), round % STATE_SLOTS, look_back_warp);
-            if (Work::barrier_on_prefix) {
-                arrive_at(prefix_barrier(round), barrier_threads);
-            } else {
-                __syncwarp();
-                if (represents_warp(lane)) {  // one warp after another
-                    await(&work.ring().found, round * LookBackWarps + look_back_warp);
-                    raise(&work.ring().found, round * LookBackWarps + look_back_warp + 1);
-                }
+            __syncwarp();
+            if (represents_warp(lane)) {  // one warp after another
+                await(&work.ring().found, round * LookBackWarps + look_back_warp);
+                raise(&work.ring().found, round * LookBackWarps + look_back_warp + 1);
             }
             // An access to global memory for which the warps that scan need not wait.
             if (!Work::prefetches_tile && look_back_warp == 0 && lane == 0) {
@@ -126,22 +118,17 @@ template <class Work> struct Pipeline {
             }
             if (round >= WRITE_DELAY && location(round - WRITE_DELAY).tile >= tiles) return;
             arrive_at(fold_barrier(round), barrier_threads);
-            const bool shown_by_barrier = Work::prefetches_tile && Work::barrier_on_prefix && round >= WRITE_DELAY;
-            if (Work::prefetches_tile && warp == 0) {  // the barrier or flag below shows the location to the other warps
+            if (Work::prefetches_tile && warp == 0) {  // the flag below shows the location to the other warps
                 if (lane == 0) {
                     location(round + 2) = taken_location(round + 2, taken);
                     taken = take_tile();  // nothing waits for it in this round
-                    if (!shown_by_barrier) raise(&work.ring().taken, round + 3);
+                    raise(&work.ring().taken, round + 3);
                 }
                 __syncwarp();
             }
             if (round >= WRITE_DELAY) {
-                if (Work::barrier_on_prefix) {
-                    wait_at(prefix_barrier(round - WRITE_DELAY), barrier_threads);
-                } else {
-                    if (represents_warp(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);
-                    __syncwarp();
-                }
+                if (represents_warp(lane)) await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);
+                __syncwarp();
                 if constexpr (!Work::keeps_elements)
                     work.write(location(round - WRITE_DELAY), (round - WRITE_DELAY) % stages, (round - WRITE_DELAY) % STATE_SLOTS,
                                pending[WRITE_DELAY - 1]);
@@ -152,10 +139,8 @@ template <class Work> struct Pipeline {
                                   (round + STATE_SLOTS - WRITE_DELAY) % STATE_SLOTS, location(round - 1), (round - 1) % stages,
                                   pending[WRITE_DELAY - 1], elements);
             if (Work::keeps_elements || round >= WRITE_DELAY) __syncwarp();
-            if (!shown_by_barrier) {
-                if (represents_warp(lane)) await(&work.ring().taken, round + 3);
-                __syncwarp();
-            }
+            if (represents_warp(lane)) await(&work.ring().taken, round + 3);
+            __syncwarp();
             if (location(round + 2).tile < tiles) work.fetch(location(round + 2), (round + 2) % stages);
             commit_copies();
 #pragma unroll
@@ -171,7 +156,7 @@ template <class Work> struct Pipeline {
         if (threadIdx.x == 0) {
             begin_flag(&work.ring().taken, FIRST_TILES, 0, 1);
             begin_flag(&work.ring().found, 0, 1, 32);
-            begin_named(1, 4 * WRITE_DELAY, barrier_threads);
+            begin_named(1, 2 * WRITE_DELAY, barrier_threads);
         }
 #pragma unroll 1
         for (int i = 0; i < FIRST_TILES; i++) {

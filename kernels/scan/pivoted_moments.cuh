@@ -128,25 +128,6 @@ template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State
     }
 }
 
-// Any thread calls. Folds the first `count` of its own states onto `state`.
-template <class Op, int Most>
-GR_HD typename Op::State fold_thread_states(typename Op::State state, const typename Op::State (&states)[Most], u32 count) {
-    if constexpr (PivotedMoments<Op>::exists) {
-        if (count == 0) return state;
-        const auto pivot = state.count > 0 ? state.mean : states[0].mean;
-        MomentSums::State all = PivotedMoments<Op>::about(pivot, state);
-#pragma unroll
-        for (int i = 0; i < Most; i++)
-            if (i < (int)count) all = MomentSums::combine(all, PivotedMoments<Op>::about(pivot, states[i]));
-        return PivotedMoments<Op>::settled(pivot, all);
-    } else {
-#pragma unroll
-        for (int i = 0; i < Most; i++)
-            if (i < (int)count) state = Op::combine(state, states[i]);
-        return state;
-    }
-}
-
 // All lanes of a warp call. Inclusive scan of states that may have heads (Running is a SegmentedState).
 template <class Op, class Running> GR_HD typename Running::State scan_warp_states(typename Running::State state) {
     if constexpr (PivotedMoments<Op>::exists) {

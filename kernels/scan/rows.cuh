@@ -9,17 +9,6 @@
 #include "pipeline.cuh"
 #include "scan_state.cuh"
 
-// States that are as long as more than two elements take much arithmetic.
-template <class Op> struct HasLongState { static const bool yes = sizeof(typename Op::State) > 2 * sizeof(typename Op::In); };
-
-// An SM has room for one block, however many registers it takes: variances are faster with more than ptxas takes by itself. H200,
-// 2026-11, of a copy: of a line of float32 0.95 and 0.96, along (32768, 32768) 0.93 and 0.94, of float64 alike; but deviations of a
-// line of float32 with 12 warps 0.92 and 0.86, along 32 lines 0.88 and 0.85. Products of a line of float32 289 us and 277.
-template <class Op, int Lines> struct NeedsRegisters {
-    static const bool yes = ShiftedPowerSums<Op>::exists || (Lines < 2 && HasLongState<Op>::yes);
-};
-template <bool SkipNan, int Lines> struct NeedsRegisters<Std<f32, SkipNan>, Lines> { static const bool yes = Lines == 2; };
-
 // Blocks: how many of them share an SM.
 template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse, int Blocks = 1>
 struct RowScan : TileWork<Scan, Warps, 1> {
@@ -32,16 +21,11 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     typedef LaneRun<Op, Emit, Run, Lines, Strided, Exclusive, Reverse> Lane;
     static const int V = Share::V;
     static const bool prefetches_tile = true;
-    // Where lines end, some warps have more to do than others: with a barrier 16384 float64 a line had 0.91 of a copy, else 0.99,
-    // 65536 uint8 0.86 and 0.99; but maxima along 32 long lines, of which few shares have ends, 1.01, else 0.88 (H200, 2026-11).
-    // 256 MiB of float32, products 255 us and 228, argmin 174 and 152, first elements 156 and 157, minima of float64 149 and 157.
-    // Where another block has the SM meanwhile: sums of float32 151 and 155, non-zero uint16 108 and 111.
-    static const bool barrier_on_prefix = Lines < 2 && (Blocks > 1 || !(IsComputeBound<Op>::yes || HasLongState<Op>::yes));
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     // A lane's prefix within its warp is kept as power sums where a warp's share is folded to those.
     static const bool by_power_sums = ShiftedPowerSums<Op>::exists, skips = ShiftedPowerSums<Op>::skips;
-    static const int blocks = Blocks > 1 || NeedsRegisters<Op, Lines>::yes ? Blocks : GR_BLOCKS;
+    static const int blocks = Blocks;
     struct TileLocation { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then the scratch.
     static const int results_at = STAGES * stage_bytes;
@@ -175,13 +159,12 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     }
     // Which tiles count for a tile's prefix.
     GR_HD LookBackRange range_of(u64 tile) const {
-        if (Lines == 0) return {0, false, false, false, 0, elements_before(tile)};
+        if (Lines == 0) return {0, false, false};
         const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = elements_before(tile);
         u64 end = first + tile_elements - lead();
         if (end > elements) end = elements;
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, head = line * task.length;
-        const bool breaks = at == head || head + task.length < end, few = task.length <= FEW_TILES * (u64)tile_elements;
-        return {(head + lead()) / tile_elements, at == head, breaks, few, line, at - head};
+        return {(head + lead()) / tile_elements, at == head, at == head || head + task.length < end};
     }
 
     // What the pipeline asks for.
@@ -225,11 +208,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const u64 tile = location.tile;
         const State through = scan_warp_states<Op, Running>(lane < Warps ? scratch().total[slot][lane] : Running::identity());
         const Value own = Running::value(shuffle_from(0xffffffffu, through, Warps - 1, 32));
-        typedef PublishedPart<Op> Part;
         const LookBackRange range = range_of(tile);
-        const Value start = Lines == 0 || range.elements > 0 ? lane_run(0).start_of(range.line) : Op::identity();
-        const Value before = Part::restore(look_back<typename Part::Rest, (Lines > 0)>(
-            task, tile, range, Part::of(own), Part::of(Lines == 0 ? start : Op::identity())), start, range.elements);
+        const Value start = Lines == 0 ? lane_run(0).start_of(0) : Op::identity();
+        const Value before = look_back<Op>(task, tile, range, own, start);
         const State exclusive = lane_before<Running, 32>(through);
         if (lane < Warps) scratch().prefix[slot][lane] = Running::value(Running::combine(Running::of(before, false), exclusive));
     }

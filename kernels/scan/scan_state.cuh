@@ -75,10 +75,6 @@ template <class Op> struct Indexed : Op {};
 template <class Op> struct ScanStep<Indexed<Op>> : ScanStep<Op> {};
 template <class Op> struct KeepsIndex { static const bool yes = false; };
 template <class Op> struct KeepsIndex<Indexed<Op>> { static const bool yes = true; };
-// Those of them that say of a whole pack whether it may change the state (Op::may_improve): few packs of a long line do.
-template <class Op> struct ChangesRarely { static const bool yes = false; };
-template <class T, bool Max, bool SkipNan> struct ChangesRarely<Indexed<Arg<T, Max, SkipNan>>> { static const bool yes = true; };
-template <class T, bool Max, bool SkipNan> struct ChangesRarely<Indexed<ArgValue<T, Max, SkipNan>>> { static const bool yes = true; };
 
 // One line: the operator's state itself.
 template <class Op, bool Lines> struct SegmentedState {
@@ -191,7 +187,6 @@ template <class Op> struct ThreadReduce {
     typename Op::Acc acc;
     GR_HD ThreadReduce() : acc(Op::start()) {}
     GR_HD void take(typename Op::In x, i64 index = 0) { Op::absorb(acc, x, index); }
-    template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack, i64 lowest) { Op::absorb_pack(acc, pack, lowest, 1); }
     template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) {
         if constexpr (KeepsFirst<Op>::yes)
             if (Op::is_decided(acc)) return;
@@ -253,14 +248,3 @@ GR_HD auto scan_one(typename Op::State& state, const typename Op::In& x, const f
     state = ScanStep<Op>::of(before, x, index);
     return Exclusive ? Emit::of(ExclusiveState<Op>::of(before, x), option) : Emit::of(state, option);
 }
-
-// Operators with much arithmetic for each byte, which are faster where warps that fold overlap with warps that write
-// (pipeline.cuh).
-template <class Op> struct IsComputeBound { static const bool yes = false; };
-template <class Map> struct IsComputeBound<Sum<Map, f64>> { static const bool yes = true; };
-template <class Map> struct IsComputeBound<Sum<Map, Parts<f64>>> { static const bool yes = true; };
-template <class Map, class A> struct IsComputeBound<Mean<Map, A>> { static const bool yes = true; };
-template <class T, bool SkipNan, bool Root> struct IsComputeBound<Variance<T, SkipNan, Root>> { static const bool yes = true; };
-template <class T> struct IsComputeBound<Any<T>> { static const bool yes = true; };
-template <class T> struct IsComputeBound<All<T>> { static const bool yes = true; };
-template <class Op> struct IsComputeBound<Segmented<Op>> { static const bool yes = true; };

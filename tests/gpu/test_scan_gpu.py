@@ -423,15 +423,13 @@ FAMILIES = {
     "many strips apart": Family("scan_tiles<StripScan<*, 32, false, *", (1 << 15, (MANY >> 15) - 1), dtype="int16"),
     "planes": Family("scan_tiles<StripScan<*", (2, MANY // 512, 256), 1),
     "few columns": Family("scan_tiles<ContiguousColumnScan<*", (MANY // 3, 3)),
-    "contiguous columns": Family("scan_tiles<ContiguousColumnScan<*, false, false>>", (MANY // 100, 100)),
+    "contiguous columns": Family("scan_tiles<ContiguousColumnScan<*, false, false, 8, 4>>", (MANY // 100, 100)),
     "contiguous columns from their end": Family(
-        "scan_tiles<ContiguousColumnScan<*, false, false>>", (MANY // 5, 5), reverse=True
+        "scan_tiles<ContiguousColumnScan<*, false, false, 8, 2>>", (MANY // 5, 5), reverse=True
     ),
-    "contiguous columns polled in one batch": Family(
-        "scan_tiles<ContiguousColumnScan<*, 16, 8>>", (MANY // 12, 12), op="max"
-    ),
+    "contiguous columns of words": Family("scan_tiles<ContiguousColumnScan<*, 16, 8>>", (MANY // 12, 12), op="max"),
     "planes of contiguous columns": Family(
-        "scan_tiles<ContiguousColumnScan<*, true, false>>", (MANY // 4200, 600, 7), 1
+        "scan_tiles<ContiguousColumnScan<*, true, false, *>>", (MANY // 4200, 600, 7), 1
     ),
     "clusters": Family("scan_cluster_tiles<ClusterColumnScan<Sum<*", (MANY // 64, 64), dtype="float32"),
     "clusters of eight bytes": Family(

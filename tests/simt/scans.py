@@ -140,7 +140,6 @@ class Call:
                 TILES=8,
                 WARPS=(16, 10, 8, 6, 4),
                 MANY_IN_SEGMENTS=256,
-                CHAINS_OF_NARROW=3,
             ),
             mock.patch.object(scan_costs, "least", first),
             mock.patch.multiple(scan_serial_columns, SHORTEST=100, WARPS={1: 1.0}, PROCESSORS=1, FEWEST=2),
