@@ -20,26 +20,17 @@ from gpureduce_dask.device import scan_task, sources
 
 TOP = "scan.cuh"
 TOGETHER = 6  # kernels whose text is parsed once
-# Warps and packs a lane as they are on a GPU, where tests take fewer; lines with gaps have fewer warps.
+# Warps and packs a lane as they are on a GPU, where tests take fewer; large states have fewer warps.
 SHAPES = (
-    (re.compile(r", \d+, \d+, (?=[012], true, \w+, \w+>$)"), ", 12, 9, "),
-    (re.compile(r", \d+, \d+, (?=0, false, \w+, \w+>$)"), ", 10, 11, "),
-    (re.compile(r", \d+, \d+, (?=[12], false, \w+, \w+>$)"), ", 16, 7, "),
-    (re.compile(r"^(RowScan<(?:Var|Std)<.*), 16, 7, "), r"\1, 10, 11, "),
-    (re.compile(r"^(RowScan<(?:Var|Std)<f32.*), 10, 11, (?=[12], false)"), r"\1, 12, 9, "),
-    (re.compile(r"^(RowScan<(?:Var|Std)<half.*), 10, 11, "), r"\1, 12, 9, "),
-    (re.compile(r"^(RowScan<Std<f32.*), 12, 9, (?=2, false)"), r"\1, 16, 7, "),
-    (re.compile(r"^(RowScan<Std<f64.*), 10, 11, (?=2, false)"), r"\1, 12, 9, "),
-    (re.compile(r"^(RowScan<Mean<\w+<half.*), 10, 11, (?=0, false)"), r"\1, 20, 5, "),
+    (re.compile(r", \d+, \d+, (?=\w+, \w+, \w+, \w+>$)"), ", 20, 5, "),
+    (re.compile(r"^(RowScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 20, 5, "), r"\1, 12, 9, "),
     (re.compile(r", \d+, (?=1, 1, false, \w+, \w+, \w+>$)"), ", 16, "),
     (re.compile(r", \d+, (?=1, 1, true, \w+, \w+>$)"), ", 14, "),
     (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+>$)"), ", 14, "),
     (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
     (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+>$)"), r"\1, 12, "),
     (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
-    (re.compile(r", \d+, (?=3, 32, \w+, \w+, \w+>$)"), ", 10, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
-    (re.compile(r", \d+, (?=(?:8|16), 32, \w+, \w+, \w+>$)"), ", 14, "),  # one looks back for a tile
     # of large states
     (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[46], (?=1, 1, )"), r"\1, 8, "),
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
@@ -48,11 +39,9 @@ SHAPES = (
 )
 
 IN_WARPS = ("RowScan", "StripScan", "SmallLineScan", "LaneLineScan", "SubwarpLineScan")
-CONTIGUOUS = (  # warp groups and warps of each
-    (re.compile(r", \d+, \d+, (?=\d+, \d, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
-    (re.compile(r", \d+, \d+, (?=\d+, [5-7], \w+, \w+, \d+, \d+>$)"), ", 2, 7, "),
-    (re.compile(r", \d+, \d+, (?=\d+, 1, \w+, \w+>$)"), ", 14, 1, "),
-    (re.compile(r", \d+, \d+, (?=\d+, [234], \w+, \w+>$)"), ", 3, 4, "),
+CONTIGUOUS = (  # warp groups and warps of each, by those that look back
+    (re.compile(r", \d+, \d+, (?=\d, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
+    (re.compile(r", \d+, \d+, (?=[5-8], \w+, \w+, \d+, \d+>$)"), ", 1, 8, "),
 )
 
 
@@ -75,7 +64,7 @@ def _as_on_a_gpu(kernel: str, name: str) -> str:
         for pattern, shape in CONTIGUOUS:
             kernel = pattern.sub(shape, kernel)
         return kernel
-    for pattern, shape in SHAPES[:9] if name == "RowScan" else SHAPES[9:]:
+    for pattern, shape in SHAPES[:2] if name == "RowScan" else SHAPES[2:]:
         if name in IN_WARPS:
             kernel = pattern.sub(shape, kernel)
     return kernel
@@ -85,11 +74,6 @@ def _as_on_a_gpu(kernel: str, name: str) -> str:
 SPILLS = ("contiguous columns of a warp in order", "products in columns", "products in lines")
 TAKEN = [name for name in CALLS if (name not in METHODS or "in order" in name) and name not in SPILLS]
 KERNELS = sorted({as_on_a_gpu(kernel) for name in TAKEN for kernel in CALLS[name].kernels()})
-ONE_LINE = re.compile(
-    r"(scan_tiles<RowScan<(?:Sum<.*f64|MinMax|FirstLast|CountNonzero).*), \d+, \d+, (0, \w+, \w+, \w+)>>"
-)
-BY_TWO = [f"{found[1]}, 7, 7, {found[2]}, 2>>" for found in map(ONE_LINE.fullmatch, KERNELS) if found]
-KERNELS = sorted({*KERNELS, *BY_TWO})  # and by two blocks an SM
 
 
 # Contiguous columns of the largest states for which lanes share what they poll.

@@ -12,7 +12,7 @@ GPU's properties.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..errors import ArgumentError, message
@@ -45,44 +45,12 @@ from .scan_task import (
 )
 from .task import flag
 
-Shapes = Sequence[tuple[int, int]]
-
-# (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy with 10 and 11, then
-# with 16 and 7: a line of float32 0.96 and 0.94, of int64 0.95 and 0.90, of float64 0.90 and 0.88. More warps are
-# better where more is to be done for each byte: means 0.80 and 0.88, float16 0.76 and 0.89, (2^25, 32) along its rows
-# 0.66 and 0.80. uint8 to uint64 0.96 with 24 and 11, int32 to int64 0.95 with 16 and 9.
-SHAPES = ((24, 11), (20, 11), (16, 11), (16, 9), (16, 7), (10, 11), (8, 11), (8, 7), (4, 7), (4, 3), (2, 1))
-OF_ONE_LINE = tuple(shape for shape in SHAPES if shape != (16, 7))
-# Of a line, from which on lines are scanned as one is, in rounds at whose ends warps meet. Shares so and else: maxima
-# of float32 along (32, 2^25) 1.01 and 0.86, along (1024, 2^20) 1.02 and 1.01, along (8192, 2^17) 1.02 and 1.04; sums of
-# int64 along 32 lines 1.02 and 0.88, of float64 0.96 and 0.89; but maxima of uint8 0.96 and 0.97.
-LONG_BYTES = 1 << 21
-# Elements and flags, with 10 and 9, 12 and 7, 8 and 11: a line of float32 0.87, 0.84, 0.84; 32768 lines 0.72, 0.87,
-# 0.64.
-OF_SEGMENTS = ((10, 9), *SHAPES), ((12, 7), *SHAPES)
-# Lines of 16-bit elements with 16 and 7, 20 and 5, 22 and 5: sums of float16 along (32768, 65536) 0.86, 0.89, 0.92.
-OF_NARROW_LINES = ((22, 5), *SHAPES)
-# Variances and deviations, whose states take registers, with 10 and 11, 12 and 9: of a line of float32 0.93 and 0.85,
-# its deviations 0.91 and 0.92, 32768 lines 0.83 and 0.95 (14 and 7: 0.89), a line of float16 0.83 and 0.86, of float64,
-# whose states are of 32 bytes, 0.89 and 0.80, its deviations 0.94 and 0.92, along 32768 lines 0.89 and 0.93, variances
-# along lines of 4096 0.83 and 0.81. Deviations of float32 along 32768 lines with 12 and 9, 16 and 7: 0.77 and 0.84.
-OF_VARIANCES = ((12, 9), *OF_ONE_LINE)
-# Means of a line of 16-bit elements with 16 and 7, 20 and 5: 0.85 and 0.87.
-OF_NARROW_MEANS = ((20, 5), *SHAPES)
-# Lines with gaps take more registers. [:, 1:-1] of float32 along with 14 and 7, 12 and 9, 10 and 11: 0.86, 0.89, 0.83
-# of a copy, with three packs unrolled 0.87 and 0.91 of the first two; but lines of 1022, shorter than what a warp takes
-# with 9, have 0.68 with 7 and else 0.64.
-STRIDED = ((14, 9), (12, 9), (14, 7), (8, 7), (4, 7), (4, 3), (2, 1))
-# Elements of one or two bytes, with 12 and 9, 20 and 5: [:, 1:-1] of uint8 along 0.52 and 0.62, of float16 0.56 and
-# 0.61.
-NARROW_STRIDED = ((20, 5), (16, 5), (8, 5), (4, 3), (2, 1))
-
-# Of one line, by two blocks an SM: the first tiles come and the last ones leave in half the time. 64 MiB as above and
-# so: minima of int8 52 and 48 us, of int16 48 and 45, sums of float32 48 and 47, non-zero uint16 36 and 34, maxima of
-# uint64 backwards 52 and 48; but minima of 256 MiB of float64 149 and 158, products of float32 71 and 77, and maxima of
-# 4 MiB of int16, less than TWO_BLOCKS_ROUNDS of one block an SM, 13.5 and 14.8 (H200, 2026-11-27).
-OF_TWO_BLOCKS, TWO_BLOCKS, TWO_BLOCKS_ROUNDS, SMALL_STATE_BYTES = (7, 7), 1.05, 4, 8
-RESERVED_BYTES = 1024  # of shared memory, for each block of an SM
+# (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of float32, of
+# 4 MiB 13, 16, 18, of 64 MiB 44, 47, 47, along (8192, 2048) 42, 44, 51, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of
+# float16 so 78, 95, 136; but of 256 MiB of float64 160 with the first and 154 with the last.
+SHAPES = ((24, 11), (20, 11), (16, 11), (20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
+# Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
+LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
 
 MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
@@ -180,15 +148,11 @@ def _in_rows(scan: Scan) -> Plan | None:
     strided = lead is None
     if lead is None:
         lead = arrays.phases[-1] // op.out_bytes if contiguous[-1] else 0
-    is_long = lines == 1 or (scan.widest > 1 and scan.length * scan.widest >= LONG_BYTES)
-    shapes = _strided_shapes(scan) if strided else _shapes(scan, is_long)
-    rows = _even_rows(scan, shapes, strided)
+    rows = _fitting(scan)
     if rows is None:
         return None
     tiles = -(-(lines * scan.length + lead) // rows.elements)
-    kind = 0 if lines == 1 else 1 if is_long else 2
-    flags = ", ".join(flag(x) for x in (strided, scan.exclusive, scan.reverse))
-    blocks = f", {rows.blocks}" if rows.blocks > 1 else ""
+    flags = ", ".join(flag(x) for x in (lines > 1, strided, scan.exclusive, scan.reverse))
     units = [_copy_unit(scan, i, lead) for i in range(len(scan.sizes))]
     if contiguous[-1]:
         units[-1] = 0
@@ -201,61 +165,17 @@ def _in_rows(scan: Scan) -> Plan | None:
         step_index=arrays.index_step,
         walk=scan.line_dims,
     )
-    name = f"RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {kind}, {flags}{blocks}>"
+    name = f"RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {flags}>"
     cost = "RowScan, strided" if strided else ""
-    return _in_tiles(scan, name, tiles, rows.warps, rows.shared_bytes, members, rows.blocks, cost)
+    return _in_tiles(scan, name, tiles, rows.warps, rows.shared_bytes, members, cost)
 
 
-def _in_tiles(
-    scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, blocks: int = 1, cost: str = ""
-) -> Plan:
-    """By so many ``blocks`` of a processor, of lines that kernels walk in either direction."""
+def _in_tiles(scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, cost: str = "") -> Plan:
+    """Of lines that kernels walk in either direction."""
     threads = LANES * (warps + WRITE_DELAY)
-    step = Step(f"scan_tiles<{kind}>", min(tiles, blocks * scan.gpu.processors), threads, nbytes)
+    step = Step(f"scan_tiles<{kind}>", min(tiles, scan.gpu.processors), threads, nbytes)
     scratch = tile_states(tiles) * tile_state_bytes(scan.op.state_bytes) + 16
     return Plan((step,), members, scratch, True, (0,) * len(scan.sizes), cost=cost)
-
-
-def _even_rows(scan: Scan, shapes: Shapes, strided: bool) -> Rows | None:
-    """Tiles of the first shape that fits, or of another with which processors take fewer elements in as many rounds."""
-    op, limit = scan.op, scan.gpu.shared_bytes
-
-    def taken(rows: Rows, more: int = 0) -> int:
-        return (-(-math.prod(scan.arrays.shape) // (rows.elements * scan.gpu.processors)) + more) * rows.elements
-
-    best = _fitting(scan, limit, shapes)
-    is_small = scan.arrays.lines == 1 and op.state_bytes <= SMALL_STATE_BYTES
-    is_small = is_small and (not strided or max(op.itemsizes) == 8)  # of narrow elements with gaps 115 us and 161
-    if best and is_small and taken(best) >= TWO_BLOCKS_ROUNDS * best.elements:
-        two = _fitting(scan, (limit + RESERVED_BYTES) // 2 - RESERVED_BYTES, (OF_TWO_BLOCKS,))
-        if two and taken(two, WRITE_DELAY) * TWO_BLOCKS < taken(best, WRITE_DELAY):
-            return replace(two, blocks=2)
-    return best
-
-
-def _shapes(scan: Scan, is_long: bool) -> Shapes:
-    """Shapes for lines without gaps."""
-    op, lines, widest = scan.op, scan.arrays.lines, scan.widest
-    if op.type.startswith("Segmented<"):
-        return OF_SEGMENTS[lines > 1]
-    if op.type.startswith("Std<") and op.itemsizes[0] == op.out_bytes > 2 and not is_long:
-        return SHAPES if op.out_bytes == 4 else OF_VARIANCES
-    if op.type.startswith(("Var<", "Std<")):
-        is_wide = lines == 1 and widest > 2 and (op.type.startswith("Var<") or op.out_bytes == 4)
-        return OF_VARIANCES if op.state_bytes <= 24 and not is_wide else OF_ONE_LINE
-    if lines > 1 and widest == 2 and op.type.startswith(("Sum<", "MinMax<")):
-        return OF_NARROW_LINES
-    if lines == 1 and widest == 2 and op.type.startswith("Mean<"):
-        return OF_NARROW_MEANS
-    return OF_ONE_LINE if is_long and widest >= 4 and op.state_bytes <= 2 * sum(op.itemsizes) else SHAPES
-
-
-def _strided_shapes(scan: Scan) -> Shapes:
-    """Shapes for lines with gaps: of those with many warps the first whose share is no longer than a line."""
-    if scan.widest < 4:
-        return NARROW_STRIDED
-    fits = (i for i, (_, run) in enumerate(STRIDED[:3]) if LANES * PACK * run <= scan.length * scan.widest)
-    return STRIDED[next(fits, 0) :]
 
 
 def _copy_unit(scan: Scan, operand: int, lead: int) -> int:
@@ -302,19 +222,18 @@ class Rows:
     run: int
     elements: int  # of a tile
     shared_bytes: int
-    blocks: int = 1  # of an SM
 
 
-def _fitting(scan: Scan, limit: int, shapes: Shapes) -> Rows | None:
-    """The first tiles that fit into ``limit`` bytes of shared memory; None where elements are not of 1 to 16 bytes."""
+def _fitting(scan: Scan) -> Rows | None:
+    """The first tiles that fit into shared memory; None where elements are not of 1 to 16 bytes."""
     if not scan.lies_in_packs:
         return None
     op = scan.op
-    for warps, run in shapes:
+    for warps, run in SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE:
         share = LANES * run * (PACK // scan.widest)
         kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
         scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
         nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
-        if nbytes <= limit:
+        if nbytes <= scan.gpu.shared_bytes:
             return Rows(warps, run, warps * share, nbytes)
     return None

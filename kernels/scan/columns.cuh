@@ -12,9 +12,10 @@
 #include "scan_state.cuh"
 
 // A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
-// look back further than to the one before them. StagesResults: results go through shared memory, where rows are too short to be written by a warp at once. Batch: rows that a
-// lane reads at once, if not as many as are best where tiles are folded first.
-template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool StagesResults, bool Exclusive, int Batch = 0>
+// look back further than to the one before them. StagesResults: results go through shared memory, where rows are too short to be
+// written by a warp at once. Batch: rows that a lane reads at once, if not as many as are best where tiles are folded first.
+template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool StagesResults, bool Exclusive,
+          int Batch = 0>
 struct StripScan : TileWork<Strips, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State State;
@@ -55,8 +56,8 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         : task(scan), warp(Warps == 1 ? 0 : threadIdx.x / 32), lane(threadIdx.x % 32), width((u32)scan.width),
           row_group(V > 1 || scan.row_groups == 1 ? 0 : (u32)scan.by_width.of(lane)),
           column(V == 1 ? lane - row_group * (u32)scan.width : ColumnStride == 1 ? lane * V : lane),
-          most((u32)scan.row_groups * (u32)scan.rows), first(row_group * (u32)scan.rows), skip_a((i64)(warp * most) * scan.layout_a.step),
-          skip_b((i64)(warp * most) * scan.layout_b.step),
+          most((u32)scan.row_groups * (u32)scan.rows), first(row_group * (u32)scan.rows),
+          skip_a((i64)(warp * most) * scan.layout_a.step), skip_b((i64)(warp * most) * scan.layout_b.step),
           skip_out((i64)(warp * most + first) * scan.step_out + (i64)(column * sizeof(Out))) {}
 
     GR_HD u32 stage_bytes() const { return Warps * (u32)(task.layout_a.share + task.layout_b.share); }

@@ -144,7 +144,8 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
         const u64 line = location.chain * width + column_of(location, column);
         if (!Lines && task.carry && active) start = Running::of(LineEnds<Op>::before(task, line), false);
         own = lane_groups.template of<Running>(through, groups - 1);
-        const Links chain(task, location.chain, column, active, per * LookBackWarps, task.links, place < per && lane_groups.group == 0);
+        const bool publishes = place < per && lane_groups.group == 0;
+        const Links chain(task, location.chain, column, active, per * LookBackWarps, task.links, publishes);
         State before = chain.before(location.link, own, start, counts_of(location, column), lane_groups);
         if (!active) return;
         if (lane_groups.group > 0) before = Running::combine(before, exclusive);

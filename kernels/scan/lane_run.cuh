@@ -42,11 +42,11 @@ struct Cursor {
     i64 index;    // that the run's first element has in the line, or would have
 };
 
-template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse> struct LaneRun {
+template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusive, bool Reverse> struct LaneRun {
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Emit::Out Out;
-    typedef SegmentedState<Op, (Lines > 0)> Running;
+    typedef SegmentedState<Op, Lines> Running;
     typedef typename Running::State State;
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
@@ -72,7 +72,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
                                   : first + (i64)run_of() * Share::run - (i64)task.lead;
         const u64 at = begin > 0 ? (u64)begin : 0;
         const i64 before = begin < 0 ? begin : 0;  // positions without elements
-        if (Lines == 0) return {at < task.length ? 0ull : 1ull, saturated(task.length - at), false, index_of(task, at + before)};
+        if (!Lines) return {at < task.length ? 0ull : 1ull, saturated(task.length - at), false, index_of(task, at + before)};
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, in_line = at - line * task.length;
         return {line, saturated(task.length - in_line), in_line == 0, index_of(task, in_line + before)};
     }
@@ -271,7 +271,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
     // With the run's element that was the line's last.
     GR_HD void end_line(Cursor& at, Value& value, int element) const {
         if (task.totals) LineEnds<Op>::keep(task, place(at.line), value);
-        if (Lines == 0) return;
+        if (!Lines) return;
         at.left = saturated(task.length);
         at.index = index_from(element + 1);
         value = start_or_none(++at.line);
@@ -301,7 +301,7 @@ template <class Op, class Emit, int Run, int Lines, bool Strided, bool Exclusive
             for (int i = 0; i < V; i++) {
                 if (!is_element(first + pack_of(k) + scan_index(i))) continue;
                 take(reduce, from.at[scan_index(i)], at.index, k * V + i);
-                if (--at.left != 0 || Lines == 0) continue;
+                if (--at.left != 0 || !Lines) continue;
                 has_head = true;
                 at.left = saturated(task.length);
                 at.index = index_from(k * V + i + 1);

@@ -1,6 +1,6 @@
-// Scans lines along memory in one pass over tiles. Lines, a template argument: 0, one line; else lines one after another
-// as if all were one, 1, long lines, 2, others. Every array starts where position `lead` of aligned packs of 16 bytes
-// would; or Strided: lines with gaps between them or at another alignment are copied unit by unit.
+// Scans lines along memory in one pass over tiles: one line, or (Lines) lines one after another as if all were one. Every array
+// starts where position `lead` of aligned packs of 16 bytes would; or Strided: lines with gaps between them or at another alignment
+// are copied unit by unit.
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/task.cuh"
@@ -9,13 +9,12 @@
 #include "pipeline.cuh"
 #include "scan_state.cuh"
 
-// Blocks: how many of them share an SM.
-template <class Op, class Emit, int Warps, int Run, int Lines, bool Strided, bool Exclusive, bool Reverse, int Blocks = 1>
+template <class Op, class Emit, int Warps, int Run, bool Lines, bool Strided, bool Exclusive, bool Reverse>
 struct RowScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef typename Emit::Out Out;
-    typedef SegmentedState<Op, (Lines > 0)> Running;
+    typedef SegmentedState<Op, Lines> Running;
     typedef typename Running::State State;
     typedef WarpShare<In, Out, Run> Share;
     typedef LaneRun<Op, Emit, Run, Lines, Strided, Exclusive, Reverse> Lane;
@@ -25,7 +24,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     static const int tile_elements = Warps * Share::elements;
     // A lane's prefix within its warp is kept as power sums where a warp's share is folded to those.
     static const bool by_power_sums = ShiftedPowerSums<Op>::exists, skips = ShiftedPowerSums<Op>::skips;
-    static const int blocks = Blocks;
+    static const int blocks = 1;  // on an SM: variances are faster with more registers than ptxas takes by itself
     struct TileLocation { u64 tile; };
     // Shared memory: stages, results where they do not fit into a stage, then the scratch.
     static const int results_at = STAGES * stage_bytes;
@@ -60,7 +59,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     // positions behind the last do no harm: their results are not drained.
     GR_HD bool is_inner(i64 first) const {
         const i64 low = (i64)task.lead, high = (i64)task.positions, end = first + Share::elements;
-        const bool is_open = Lines == 0 && !task.totals;
+        const bool is_open = !Lines && !task.totals;
         return Reverse ? (is_open || first > low) && end <= high : first >= low && (is_open || end < high);
     }
 
@@ -104,7 +103,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     // division for each warp, sums along lines of 65536 and of 5000 float16 had 0.89 and 0.84 of a copy, as it is 0.90 and 0.88,
     // and of float32 1.03 either way (H200, 2026-11).
     GR_HD bool is_even(i64 first, const Cursor& at) const {
-        return is_inner(first) && (Lines == 0 || __all_sync(0xffffffffu, at.left > Share::run && !at.is_head));
+        return is_inner(first) && (!Lines || __all_sync(0xffffffffu, at.left > Share::run && !at.is_head));
     }
     // All lanes of a warp call. Inclusive scan of the lanes' runs.
     GR_HD State fold_warp(i64 first, const Cursor& at, bool even, u32 stage, bool& finite) const {
@@ -114,10 +113,10 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             Value own;
             if constexpr (Lane::assumes_finite) finite = run.fold_finite(own);
             if (!finite) own = run.fold_even(at.index);
-            if constexpr (Lines > 0) return Running::of(warp_scan<Op, 32>(own), false);
+            if constexpr (Lines) return Running::of(warp_scan<Op, 32>(own), false);
             state = Running::of(own, false);
         } else {
-            state = Lines > 0 && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
+            state = Lines && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
         }
         return scan_warp_states<Op, Running>(state);
     }
@@ -134,8 +133,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         if constexpr (Lane::assumes_finite)
             if (pending.finite) return run.write_finite(value);
         // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
-        const bool even = Lines == 0 ? is_inner(first) : pending.even;
-        const Cursor at = Lines > 0 && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
+        const bool even = Lines ? pending.even : is_inner(first);
+        const Cursor at = Lines && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) {
             if (even && (!skips || scratch().misaligned[stage][warp])) {
                 const Value own = Running::value(pending.before);
@@ -146,7 +145,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             }
         }
         if (even) return run.write_even(value, at.index);
-        if constexpr (Lines > 0)
+        if constexpr (Lines)
             if (is_inner(first)) return run.write_ends(at, value);
         run.write_part(first, at, value);
     }
@@ -159,7 +158,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     }
     // Which tiles count for a tile's prefix.
     GR_HD LookBackRange range_of(u64 tile) const {
-        if (Lines == 0) return {0, false, false};
+        if (!Lines) return {0, false, false};
         const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = elements_before(tile);
         u64 end = first + tile_elements - lead();
         if (end > elements) end = elements;
@@ -209,7 +208,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const State through = scan_warp_states<Op, Running>(lane < Warps ? scratch().total[slot][lane] : Running::identity());
         const Value own = Running::value(shuffle_from(0xffffffffu, through, Warps - 1, 32));
         const LookBackRange range = range_of(tile);
-        const Value start = Lines == 0 ? lane_run(0).start_of(0) : Op::identity();
+        const Value start = !Lines ? lane_run(0).start_of(0) : Op::identity();
         const Value before = look_back<Op>(task, tile, range, own, start);
         const State exclusive = lane_before<Running, 32>(through);
         if (lane < Warps) scratch().prefix[slot][lane] = Running::value(Running::combine(Running::of(before, false), exclusive));

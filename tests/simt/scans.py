@@ -156,7 +156,7 @@ class Call:
                 SHORTEST_SUBWARP_LINE=0,
                 LEAST_RUN=16,
             ),
-            mock.patch.multiple(scan_plans, STRIDED=((1, 5), (2, 1)), LONG_BYTES=12000),
+            mock.patch.object(scan_plans, "SHAPES", ((1, 5), (2, 1)) if self.has_gaps(operands) else scan_plans.SHAPES),
             mock.patch.multiple(
                 scan_contiguous_columns,
                 SHORTEST=8,
@@ -180,6 +180,11 @@ class Call:
             gpu = Gpu(LIMIT, self.processors)
             plan = scan_plans.plan(self.operator(), operands, self.exclusive, self.reverse, gpu, self.method)
         return plan, arrays, order
+
+    def has_gaps(self, operands: scan_task.Operands) -> bool:
+        """True where lines do not lie one after another: they are tried in one warp's runs of several packs."""
+        scan = scan_task.Scan(self.operator(), operands, self.exclusive, self.reverse, Gpu(LIMIT, self.processors))
+        return not all(map(scan.is_contiguous, range(len(scan.sizes))))
 
     def place(self) -> Place:
         shape = self.chunks[0].shape
