@@ -45,10 +45,13 @@ from .scan_task import (
 )
 from .task import flag
 
-# (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of float32, of
-# 4 MiB 13, 16, 18, of 64 MiB 44, 47, 47, along (8192, 2048) 42, 44, 51, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of
-# float16 so 78, 95, 136; but of 256 MiB of float64 160 with the first and 154 with the last.
-SHAPES = ((24, 11), (20, 11), (16, 11), (20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
+# (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of float32
+# of 4 MiB 13, 16, 18, of 64 MiB 44, 47, 47, along (8192, 2048) 42, 44, 51, along [:, 1:-1] of (2048, 8194) 49, 52, 56,
+# of float16 so 78, 95, 136; but of 256 MiB of float64 160 with the first and 154 with the last.
+SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
+# Results that are wider than elements leave room for larger tiles, which are better where there are many rounds of
+# them: argmin of float32 with 16 and 11 131 us of 256 MiB, 45 of 64, with 20 and 5 152 and 47.
+LARGE_SHAPES, ROUNDS = ((24, 11), (20, 11), (16, 11), (16, 9)), 8
 # Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
 LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
 
@@ -225,15 +228,16 @@ class Rows:
 
 
 def _fitting(scan: Scan) -> Rows | None:
-    """The first tiles that fit into shared memory; None where elements are not of 1 to 16 bytes."""
+    """The first tiles that fit into shared memory, and pay; None where elements are not of 1 to 16 bytes."""
     if not scan.lies_in_packs:
         return None
-    op = scan.op
-    for warps, run in SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE:
+    op, elements = scan.op, math.prod(scan.arrays.shape)
+    for warps, run in (*LARGE_SHAPES, *(SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE)):
         share = LANES * run * (PACK // scan.widest)
         kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
         scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
         nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
-        if nbytes <= scan.gpu.shared_bytes:
+        pays = (warps, run) not in LARGE_SHAPES or elements >= ROUNDS * scan.gpu.processors * warps * share
+        if pays and nbytes <= scan.gpu.shared_bytes:
             return Rows(warps, run, warps * share, nbytes)
     return None
