@@ -372,15 +372,6 @@ MUTANTS = [
     Mutant("edges taken in by every subwarp", "line", "absorb_lines(", "&& subwarp == 0"),
     Mutant("tile past the last whole slot", "line", "absorb_lines(", "<= whole.end)", "<= whole.end + Lanes * Items)"),
     Mutant("slot past the last whole one", "line", "absorb_lines(", "+ lane, whole.end)", "+ lane, whole.end + 1)", 1),
-    Mutant("tiles left out", "line", "absorb_whole_tiles(", "step = subwarps *", "step = (subwarps + 1) *"),
-    Mutant(
-        "a tile used before it is loaded",
-        "line",
-        "absorb_whole_tiles(",
-        "(odd, task, line, slot + step)",
-        "(odd, task, line, slot)",
-    ),
-    Mutant("the tile behind the last one", "line", "absorb_whole_tiles(", "slot + step < end", "slot < end"),
     Mutant(
         "rows left out when blocks go round",
         "rounds",
@@ -394,7 +385,7 @@ MUTANTS = [
     Mutant("rows past the last", "short rows", "reduce_short_rows(", "Lanes == 0 && row[r] < task.rows", "Lanes == 0"),
     Mutant("one round too few", "short rows", "reduce_short_rows(", "task.rows + subwarps * Batch - 1", "task.rows"),
     Mutant("every lane writes", "short rows", "reduce_short_rows(", "threadIdx.x % Lanes == 0 && "),
-    Mutant("cells past the last", "subwarps", "write_rows(", "if (row < count) store_streaming", "store_streaming"),
+    Mutant("cells past the last", "subwarps", "reduce_tile_rows(", "row >= count || "),
     # columns
     Mutant("barrier dropped before columns are folded", "columns", "fold_down(", BARRIER),
     Mutant("barrier dropped between folds of columns", "columns", "fold_down(", BARRIER, nth=1),
@@ -492,7 +483,9 @@ MUTANTS = [
     Mutant("the start of a subwarp's row forgotten", "subwarps", "each_slot(", "which = lane;", "which = lane + 1;"),
     Mutant("the end of a subwarp's row forgotten", "subwarps", "each_slot(", "which < 2;", "which < 1;"),
     Mutant("a subwarp's turn goes past the row", "subwarps", "each_slot(", ": n + turn - slots", ": n"),
-    Mutant("what lies behind a row counts", "subwarps", "fill_outside(", "behind & before)", "behind)"),
+    Mutant(
+        "what lies behind a row counts", "subwarps", "fill_outside(", "(u32)(place + j) >= (u32)length", "place + j < 0"
+    ),
     Mutant("elements outside a row count", "subwarps", "fill_outside(", "pack.at[j] = fill;", ";"),
     Mutant("elements outside a row are taken", "subwarps", "take_part(", "left < V ? left : V", "V"),
     Mutant(

@@ -58,27 +58,9 @@ template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
 
 // Puts `fill` where elements of a slot lie outside the row; `place` is that of the slot's first.
 template <class In, int V> GR_HD void fill_outside(Pack<In, V>& pack, i32 place, i32 length, In fill) {
-    if constexpr (sizeof(In) < 4) {  // a word at a time
-        const int size = sizeof(In), bytes = size * V < 8 ? size * V : 8, words = size * V / bytes;
-        typedef typename Unsigned<bytes>::type Bits;
-        const Bits all = (Bits)~(Bits)0;
-        Pack<In, bytes / size> filled;
 #pragma unroll
-        for (int j = 0; j < bytes / size; j++) filled.at[j] = fill;
-        Pack<Bits, words> both = bit_cast<Pack<Bits, words>>(pack);
-#pragma unroll
-        for (int w = 0; w < words; w++) {
-            const i32 begin = -place * size - bytes * w, end = (length - place) * size - bytes * w;
-            const Bits behind = begin <= 0 ? all : begin >= bytes ? 0 : all << (8 * begin);
-            const Bits before = end >= bytes ? all : end <= 0 ? 0 : (Bits)~(all << (8 * end));
-            both.at[w] = (both.at[w] & behind & before) | (bit_cast<Bits>(filled) & ~(behind & before));
-        }
-        pack = bit_cast<Pack<In, V>>(both);
-    } else {
-#pragma unroll
-        for (int j = 0; j < V; j++)
-            if ((u32)(place + j) >= (u32)length) pack.at[j] = fill;
-    }
+    for (int j = 0; j < V; j++)
+        if ((u32)(place + j) >= (u32)length) pack.at[j] = fill;
 }
 
 // Takes in the elements [first, end) of a pack, of which there is one; `index` is that of the pack's first.

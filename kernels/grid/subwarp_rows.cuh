@@ -50,7 +50,7 @@ GR_HD void each_slot(const TileRow<In, V>& line, Take whole, Edge edge) {
 template <class R, int Lanes, class In, int V>
 GR_HD void take_line(typename R::Acc& acc, const TileRow<In, V>& line, typename R::Pivot& pivot, bool first, i64 index,
                      i64 step) {
-    In fill = R::fill == FIRST_FILL ? line.row[0] : In();
+    In fill = R::filled ? line.row[0] : In();
     if constexpr (R::headed) {
         if (first) pivot = fill;
         fill = pivot;
@@ -58,11 +58,11 @@ GR_HD void take_line(typename R::Acc& acc, const TileRow<In, V>& line, typename 
     each_slot<Lanes>(
         line, [&](Pack<In, V> pack, i32 place) { R::take(acc, pack, pivot, place, index, step); },
         [&](Pack<In, V> pack, i32 place) {
-            if constexpr (R::fill == NO_FILL) {
-                R::take_part(acc, pack, place, line.length, index, step);
-            } else {
+            if constexpr (R::filled) {
                 fill_outside(pack, place, line.length, fill);
                 R::take(acc, pack, pivot, place, index, step);
+            } else {
+                R::take_part(acc, pack, place, line.length, index, step);
             }
         });
 }
@@ -77,7 +77,7 @@ GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const Til
     const i64 index = task.base[0].index, step = task.step_c;
     auto acc = R::start();
     if constexpr (R::pivoted && !R::headed) {
-        const In fill = R::fill == FIRST_FILL ? line.row[0] : In();
+        const In fill = line.row[0];
         auto seen = R::nothing();
         each_slot<Lanes>(
             line, [&](Pack<In, V> pack, i32 place) { R::look(seen, pack, place); },
@@ -97,52 +97,23 @@ GR_HD typename Raw<Op>::State tile_row_state(const Task<Chunks>& task, const Til
     return R::raw(acc);
 }
 
-// All lanes of the warp call, each sub-warp of Lanes lanes with what its lanes know of Batch rows: of the `count` rows
-// from `first` on, the sub-warps take one after another. Writes their cells. With Checked it leaves all unwritten, and
-// answers false, where one of them may have had a NaN in it.
-template <class Op, class Emit, int Lanes, int Batch, bool Checked, int Chunks>
-GR_HD bool write_rows(const Task<Chunks>& task, u64 first, u32 count, typename Raw<Op>::State (&states)[Batch],
-                      const typename Raw<Op>::Pivot (&pivots)[Batch]) {
-    typedef TransposeReduce<Raw<Op>, Lanes, Batch> Transpose;
-    const u32 subwarps = 32 / Lanes, subwarp = threadIdx.x % 32 / Lanes, lane = threadIdx.x % Lanes;
-    const int rows_per_lane = Batch > Lanes ? Batch / Lanes : 1;
-    Transpose::run(states);
-    typename Op::State settled[rows_per_lane];
-    bool suspect = false;
-#pragma unroll
-    for (int r = 0; r < rows_per_lane; r++) {
-        typename Raw<Op>::Pivot pivot = pivots[0];
-        if constexpr (Raw<Op>::pivoted) {
-#pragma unroll
-            for (int k = 1; k < Batch; k++)  // a constant index keeps them in registers
-                pivot = either(k == Transpose::result_row(r), pivots[k], pivot);
-        }
-        settled[r] = Raw<Op>::settle(states[r], pivot, task.length, task.base[0].index, task.step_c);
-        if constexpr (Checked) suspect |= Transpose::result_row(r) * subwarps + subwarp < count && is_suspect(settled[r]);
-    }
-    if (Checked && __any_sync(0xffffffffu, suspect)) return false;
-    // Lanes past the number of rows hold copies: the first of each writes.
-    if (Lanes > Batch && lane >= Batch) return true;
-    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell;
-#pragma unroll
-    for (int r = 0; r < rows_per_lane; r++) {
-        const u32 row = Transpose::result_row(r) * subwarps + subwarp;
-        if (row < count) store_streaming(out + task.row.at(first + row).c, Emit::of(settled[r], task.option));
-    }
-    return true;
-}
-
 // All lanes of the warp call. Reduces `count` rows of the tile, from its row `first` on, a row a sub-warp, and writes
-// their cells, or with Checked what write_rows says.
+// their cells. With Checked it leaves all unwritten, and answers false, where one of them may have had a NaN in it.
 template <class Op, class Emit, int V, int Lanes, bool Checked, int Chunks>
 GR_HD bool reduce_tile_rows(const Task<Chunks>& task, const StagedTile& rows, const typename Op::In* tile, u32 first, u32 count) {
     typedef typename Op::In In;
+    typedef Raw<Op> R;
     const u32 row = threadIdx.x % 32 / Lanes;
     const In* from = tile + (row < count ? first + row : first) * staged_step<In>(task);
-    typename Raw<Op>::Pivot pivots[1];
-    typename Raw<Op>::State states[1] = {
-        tile_row_state<Op, V, Lanes>(task, TileRow<In, V>(from, row < count ? (i32)task.length : 0), pivots[0])};
-    return write_rows<Op, Emit, Lanes, 1, Checked>(task, rows.row(first), count, states, pivots);
+    typename R::Pivot pivot;
+    const auto raw = tile_row_state<Op, V, Lanes>(task, TileRow<In, V>(from, row < count ? (i32)task.length : 0), pivot);
+    const auto state = R::settle(reduce_to_all<R, Lanes>(raw), pivot, task.length, task.base[0].index, task.step_c);
+    if constexpr (Checked)
+        if (__any_sync(0xffffffffu, row < count && is_suspect(state))) return false;
+    if (row >= count || threadIdx.x % Lanes) return true;
+    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell;
+    store_streaming(out + task.row.at(rows.row(first) + row).c, Emit::of(state, task.option));
+    return true;
 }
 
 // Grid: one block a tile of rows. Uses a tile of shared memory. For commutative operators.

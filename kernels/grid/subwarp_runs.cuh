@@ -6,7 +6,7 @@
 // What lanes exchange of a row of several lines: of positions the state itself, for each line has an index of its own.
 template <class Op> struct RawOfLines : Raw<Op> {};
 template <class T, bool Max, bool SkipNan>
-struct RawOfLines<Arg<T, Max, SkipNan>> : RawState<Arg<T, Max, SkipNan>, NO_FILL> {};
+struct RawOfLines<Arg<T, Max, SkipNan>> : RawState<Arg<T, Max, SkipNan>> {};
 
 // Grid: one block a tile of rows, a row a sub-warp. Uses two tiles of
 // shared memory, of `tail` bytes each. For commutative operators.
@@ -40,9 +40,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_subwarp_runs(const 
         tile = next;
         index = next_index;
     }
-    typename R::State states[1] = {R::raw(acc)};
-    TransposeReduce<R, Lanes, 1>::run(states);
+    const auto raw = reduce_to_all<R, Lanes>(R::raw(acc));
     if (row >= rows.rows || threadIdx.x % Lanes) return;
-    const auto state = R::settle(states[0], pivot, task.length * lines, task.base[0].index, task.step_c);
+    const auto state = R::settle(raw, pivot, task.length * lines, task.base[0].index, task.step_c);
     store_streaming((typename Emit::Out*)task.out + task.first_cell + task.row.at(rows.row(row)).c, Emit::of(state, task.option));
 }

@@ -2,42 +2,30 @@
 //
 //   Acc, start, take(acc, pack, pivot, place, index, step), raw(acc)
 //                                           a lane's running value; the pack's first element is number `place` of the row
-//   combine, empty                          as of a monoid, in either order
+//   combine                                 as of a monoid, in either order
 //   settle(raw, pivot, length, index, step) the row's state; `index` is that of its first element
-//   of(pack, pivot, place, index, step)     start, take and raw
 //   pivoted, Pivot                          whether all lanes must know something of the row first,
 //   headed                                  and whether that is its first element; else it is the row's best (RawPlace)
-//   is_state                                whether they exchange states
-//   fill                                    what may stand where a slot reaches past the row: nothing (take_part then
-//                                           takes one element after another), zero, or the row's first element
+//   filled                                  whether the row's first element may stand where a slot reaches past the row;
+//                                           else take_part takes the slot's elements that lie in the row
 #pragma once
 #include "arg.cuh"
-#include "logical.cuh"
 #include "moments.cuh"
 
-const int NO_FILL = 0, ZERO_FILL = 1, FIRST_FILL = 2;
 struct NoPivot {};
 
 // What all of them have.
-template <class Own, class Element, class About, int Fill> struct RawPlain {
+template <class About, bool Filled> struct RawPlain {
     typedef About Pivot;
-    static const bool pivoted = false, headed = false, is_state = false;
-    static const int fill = Fill;
-    template <int V> static GR_HD auto of(const Pack<Element, V>& pack, Pivot pivot, i32 place, i64 index, i64 step) {
-        auto acc = Own::start();
-        Own::take(acc, pack, pivot, place, index, step);
-        return Own::raw(acc);
-    }
+    static const bool pivoted = false, headed = false, filled = Filled;
 };
 
 // The state itself.
-template <class Op, int Fill> struct RawState : RawPlain<RawState<Op, Fill>, typename Op::In, NoPivot, Fill> {
+template <class Op> struct RawState : RawPlain<NoPivot, false> {
     typedef typename Op::State State;
     typedef typename Op::Acc Acc;
-    static const bool is_state = true;
     static GR_HD State combine(State earlier, State later) { return Op::combine(earlier, later); }
     static GR_HD State settle(State raw, NoPivot, u64, i64, i64) { return raw; }
-    static GR_HD State empty() { return Op::identity(); }
     static GR_HD Acc start() { return Op::start(); }
     template <int V>
     static GR_HD void take(Acc& acc, const Pack<typename Op::In, V>& pack, NoPivot, i32 place, i64 index, i64 step) {
@@ -50,44 +38,18 @@ template <class Op, int Fill> struct RawState : RawPlain<RawState<Op, Fill>, typ
     }
     static GR_HD State raw(const Acc& acc) { return Op::settle(acc); }
 };
-template <class Op> struct Raw : RawState<Op, NO_FILL> {};
-template <class T, bool Max, bool SkipNan>
-struct Raw<MinMax<T, Max, SkipNan>> : RawState<MinMax<T, Max, SkipNan>, FIRST_FILL> {};
-template <class T> struct Raw<PeakToPeak<T>> : RawState<PeakToPeak<T>, FIRST_FILL> {};
-template <class T> struct Raw<MaxMagnitude<T>> : RawState<MaxMagnitude<T>, FIRST_FILL> {};
-template <class T> struct Raw<Any<T>> : RawState<Any<T>, FIRST_FILL> {};
-template <class T> struct Raw<All<T>> : RawState<All<T>, FIRST_FILL> {};
-template <class T> struct Raw<CountNonzero<T>> : RawState<CountNonzero<T>, ZERO_FILL> {};
-template <class Map, class A> struct Raw<Sum<Map, A>> : RawState<Sum<Map, A>, ZERO_FILL> {};
-// Sums that are kept in pairs begin with an element: adding to nothing costs as much as adding to something.
-GR_HD Twofold begin(f64 term, Twofold) { return {term, 0}; }
-GR_HD Twofold begin(Twofold term, Twofold) { return term; }
-GR_HD Parts<Twofold> begin(c128 term, Parts<Twofold>) { return {{term.re, 0}, {term.im, 0}}; }
-GR_HD Parts<Twofold> begin(Parts<Twofold> term, Parts<Twofold>) { return term; }
-template <class Map, class A> struct RawPairs : RawState<Sum<Map, A>, ZERO_FILL> {
-    template <int V> static GR_HD A of(const Pack<typename Map::In, V>& pack, NoPivot, i32, i64, i64) {
-        A sum = begin(Map::of(pack.at[0]), A());
-#pragma unroll
-        for (int j = 1; j < V; j++) add(sum, Map::of(pack.at[j]));
-        return sum;
-    }
-};
-template <class Map> struct Raw<Sum<Map, Twofold>> : RawPairs<Map, Twofold> {};
-template <class Map> struct Raw<Sum<Map, Parts<Twofold>>> : RawPairs<Map, Parts<Twofold>> {};
-template <class Map, class A> struct Raw<RootSum<Map, A>> : Raw<Sum<Map, A>> {};
+template <class Op> struct Raw : RawState<Op> {};
 // Where every element counts, the row's length is their number.
-template <class Map, class A> struct RawMean : Raw<Sum<Map, A>> {
-    static const bool is_state = false;
+template <class Map, class A> struct RawMean : RawState<Sum<Map, A>> {
     static GR_HD Averaged<A> settle(A raw, NoPivot, u64 length, i64, i64) { return {raw, (i64)length}; }
 };
 template <class T, class To, class A> struct Raw<Mean<Value<T, To>, A>> : RawMean<Value<T, To>, A> {};
 // Power sums about one pivot, which every lane knows; the row's length is their count.
 template <int Order> struct PowersRaw { f64 sum[Order]; };
-template <class T, int Order> struct RawPowers : RawPlain<RawPowers<T, Order>, T, T, FIRST_FILL> {
+template <class T, int Order> struct RawPowers : RawPlain<T, true> {
     typedef PowersRaw<Order> State;
     typedef State Acc;
     static const bool pivoted = true, headed = true;
-    static GR_HD State empty() { return State(); }
     static GR_HD Acc start() { return State(); }
     static GR_HD State raw(const Acc& acc) { return acc; }
     static GR_HD State combine(State a, State b) {
@@ -110,11 +72,9 @@ template <class T, int Order> struct RawPowers : RawPlain<RawPowers<T, Order>, T
     }
 };
 // Exact power sums of narrow integers: of a slot that is part of a row, elements outside count as nothing.
-template <class T, int Order>
-struct RawIntegerPowers : RawPlain<RawIntegerPowers<T, Order>, T, NoPivot, NO_FILL> {
+template <class T, int Order> struct RawIntegerPowers : RawPlain<NoPivot, false> {
     typedef IntegerPowers<T, Order, false> State;
     typedef State Acc;
-    static GR_HD State empty() { return State(); }
     static GR_HD Acc start() { return State(); }
     static GR_HD State raw(const Acc& acc) { return acc; }
     static GR_HD State combine(State a, State b) {
@@ -135,8 +95,7 @@ struct PlaceRaw { i32 place; };
 const i32 none = 0x7fffffff;  // the place of nothing
 // Places before a row are negative. Slots there are filled with the row's first element, so a find there is that element.
 GR_HD i64 placed(i32 place, i64 index, i64 step) { return place == none ? -1 : index + (place < 0 ? 0 : place) * step; }
-template <class T, bool Max, bool SkipNan>
-struct RawPlace : RawPlain<RawPlace<T, Max, SkipNan>, T, T, FIRST_FILL> {
+template <class T, bool Max, bool SkipNan> struct RawPlace : RawPlain<T, true> {
     typedef PlaceRaw State;
     typedef State Acc;
     static const bool pivoted = true;
@@ -159,7 +118,6 @@ struct RawPlace : RawPlain<RawPlace<T, Max, SkipNan>, T, T, FIRST_FILL> {
             value = Extreme<T, Max, SkipNan>::better(value, shuffle_xor(0xffffffffu, value, bits));
         return value;
     }
-    static GR_HD State empty() { return {none}; }
     static GR_HD Acc start() { return {none}; }
     static GR_HD State raw(const Acc& acc) { return acc; }
     static GR_HD State combine(State a, State b) { return {a.place < b.place ? a.place : b.place}; }
@@ -180,11 +138,10 @@ struct RawPlace : RawPlain<RawPlace<T, Max, SkipNan>, T, T, FIRST_FILL> {
 };
 // A byte and its place in one word, the larger the earlier.
 struct KeyRaw { u32 key; };
-template <class T, bool Max> struct RawBytePlace : RawPlain<RawBytePlace<T, Max>, T, NoPivot, FIRST_FILL> {
+template <class T, bool Max> struct RawBytePlace : RawPlain<NoPivot, true> {
     typedef KeyRaw State;
     typedef State Acc;
     static const u32 last = 0xffff00u;  // place 0 in a key: room above it for what stands before a row
-    static GR_HD State empty() { return {0}; }
     static GR_HD Acc start() { return {0}; }
     static GR_HD State raw(const Acc& acc) { return acc; }
     static GR_HD State combine(State a, State b) { return {a.key > b.key ? a.key : b.key}; }
@@ -199,13 +156,11 @@ template <class T, bool Max> struct RawBytePlace : RawPlain<RawBytePlace<T, Max>
 };
 // Complex numbers: value and place are compared at once.
 template <class T> struct PlacedRaw { T value; i32 place; };
-template <class T, bool Max, bool SkipNan>
-struct RawArg : RawPlain<RawArg<T, Max, SkipNan>, T, NoPivot, FIRST_FILL> {
+template <class T, bool Max, bool SkipNan> struct RawArg : RawPlain<NoPivot, true> {
     typedef Arg<T, Max, SkipNan> Op;
     typedef PlacedRaw<T> State;
     typedef State Acc;
-    static GR_HD State empty() { return {Op::identity().value, none}; }
-    static GR_HD Acc start() { return empty(); }
+    static GR_HD Acc start() { return {Op::identity().value, none}; }
     static GR_HD State raw(const Acc& acc) { return acc; }
     static GR_HD State combine(State a, State b) {
         typedef Contest<T, Max> With;
