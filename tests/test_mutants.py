@@ -372,6 +372,15 @@ MUTANTS = [
     Mutant("edges taken in by every subwarp", "line", "absorb_lines(", "&& subwarp == 0"),
     Mutant("tile past the last whole slot", "line", "absorb_lines(", "<= whole.end)", "<= whole.end + Lanes * Items)"),
     Mutant("slot past the last whole one", "line", "absorb_lines(", "+ lane, whole.end)", "+ lane, whole.end + 1)", 1),
+    Mutant("tiles left out", "line", "absorb_whole_tiles(", "step = subwarps *", "step = (subwarps + 1) *"),
+    Mutant(
+        "a tile used before it is loaded",
+        "line",
+        "absorb_whole_tiles(",
+        "(odd, task, line, slot + step)",
+        "(odd, task, line, slot)",
+    ),
+    Mutant("the tile behind the last one", "line", "absorb_whole_tiles(", "slot + step < end", "slot < end"),
     Mutant(
         "rows left out when blocks go round",
         "rounds",

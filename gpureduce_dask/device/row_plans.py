@@ -17,9 +17,14 @@ from .task import Work, flag
 from .tuning import CACHE_LINE
 
 # How lines are taken (kernels/grid/rows.cuh), as costs have it.
-LINES = {"ONE_LINE": "a line", "LONG_LINES": "long lines", "SHORT_LINES": "short lines", "EVEN_LINES": "even lines"}
+LINES = {"ONE_LINE": "a line", "LINE_AHEAD": "a line", "LONG_LINES": "long lines", "EVEN_LINES": "even lines"}
+LINES |= {"SHORT_LINES": "short lines"}
 
 SUMS = ("Sum<", "Mean<", "RootSum<")
+# Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
+# elements fills them for: a second tile would spill.
+FULL = ("Mapped<", "Both<", "User<")
+FULL_OF_ONE_TILE = ("Prod<", "MaxMagnitude<", "Sum<Magnitude<i8>")
 
 
 def one_element(itemsizes: tuple[int, ...]) -> Dim:
@@ -361,8 +366,10 @@ class RowPlanner(Planner):
 
     def _block_line(self) -> Steps:
         items, work, vector = self._block_items(), self.work, self.vector
-        splits = self._splits(work.rows, -(-work.slots // (32 * items)))
-        return self._blocks(work, vector, items, "ONE_LINE", splits)
+        row_tiles = -(-work.slots // (32 * items))
+        if even := self._even_waves(work.rows, row_tiles, vector):
+            return self._blocks(work, vector, items, "LINE_AHEAD", even)
+        return self._blocks(work, vector, items, "ONE_LINE", self._splits(work.rows, row_tiles))
 
     def _block_long_lines(self) -> Steps:
         work, (_, items) = self.work, self._line_tile(self.work.slots, [32], self._block_items())
@@ -397,6 +404,18 @@ class RowPlanner(Planner):
         shift = math.gcd(SECTOR, *(dim.a for dim in (*work.row, *work.run)))
         nbytes = self.lines * in_sectors(work.length * self.op.itemsizes[0], shift)
         return work.rows * nbytes if self.lines > 1 and nbytes > CACHED else 0
+
+    def _even_waves(self, rows: int, row_tiles: int, vector: int) -> int:
+        """Blocks of each of a few rows that come in whole waves, where each warp has tiles enough to load one ahead;
+        else 0."""
+        warps, tiles = tuning.THREADS // 32, rows * row_tiles
+        waves = max(1, round(tiles / (tuning.WAVE_TILES * warps * tuning.FEW_BLOCKS)))
+        wanted = waves * tuning.FEW_BLOCKS
+        splits = wanted // rows
+        is_even = rows <= tuning.POLLED_GROUPS and splits * rows >= tuning.EVEN_WAVE * wanted and tiles > wanted * warps
+        is_wide = vector * sum(self.op.itemsizes) == 16 and wanted <= tuning.MOST_EVEN
+        is_full = self.op.type.startswith(FULL) or (vector > 4 and self.op.core.startswith(FULL_OF_ONE_TILE))
+        return splits if is_even and is_wide and not is_full else 0
 
     def _splits(self, rows: int, row_tiles: int) -> int:
         if rows >= tuning.GRID:

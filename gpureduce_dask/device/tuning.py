@@ -20,6 +20,11 @@ TALL_RUNS = 512  # elements of a column, from which on blocks go down it all the
 TICKETS = 288 << 10  # words, all zero, that a stream's launches share: 264 blocks can publish 256 columns of 8 bytes
 POLLED_GROUPS = 16  # groups of blocks of which one waits for the others: fewer than any GPU has room for at a time,
 POLLED_BLOCKS = 1056  # and so many blocks. Sums of 4 MiB 5.3 us, by a ticket 6.8; of 64 MiB 25.2 and 26.6 (an H100)
+# A long row's tiles are loaded ahead, by whole waves of FEW_BLOCKS blocks. Twenty operators, H200, 2026-11-27, beside
+# tiles one by one: 1.04 times as fast at 16, 64 and 256 MiB, 1.01 at 1 GiB; by 16 tiles a wave 1.02 at 256 MiB.
+WAVE_TILES = 32  # tiles of a warp in each wave, about
+EVEN_WAVE = 0.97  # the least share of the blocks of such waves that rows have to be cut into
+MOST_EVEN = 1056  # blocks, at most
 ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HEAVY_STATE_BYTES, and sums of elements of
 # one or two bytes: 64 MiB on an H100, 2026-11-27, sum of int16 0.84 of a read, by 8 0.72; norm1 of uint8 0.79, 0.69
 PAIR_ITEMS = 6  # where half of that would be 4, for sums of two words: mean float64 0.989 R, 4: 0.965; complex128 alike

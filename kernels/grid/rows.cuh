@@ -10,7 +10,8 @@
 
 // How a row's lines are taken: it is one, whose slots are aligned words, or begin with the line (SHORT_LINE); it is several,
 // tile by tile (LONG_LINES), or of whole slots, side by side (SHORT_LINES), and all one stride apart (EVEN_LINES).
-const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINE = 2, SHORT_LINES = 3, EVEN_LINES = 4;
+// LINE_AHEAD: one line, each tile of which is loaded before the one before it is used.
+const int ONE_LINE = 0, LONG_LINES = 1, SHORT_LINE = 2, SHORT_LINES = 3, EVEN_LINES = 4, LINE_AHEAD = 5;
 
 // A line's slots that lie in it whole: [first, end). The slots before and after hold its edges.
 struct Whole { u64 first, end; };
@@ -30,23 +31,62 @@ GR_HD void absorb_edges(typename Op::Acc& acc, const TaskT& task, const Base* ba
     }
 }
 
+// A lane's share of a tile that is whole: its loads, and what is done with them.
+template <class In, int V, int Lanes, int Items, class TaskT>
+GR_HD void load_tile(Pack<In, V> (&pack)[Items], const TaskT& task, const Line<In, V>& line, u64 slot) {
+#pragma unroll
+    for (int i = 0; i < Items; i++) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+}
+template <class Op, int V, int Lanes, int Items, class TaskT>
+GR_HD void absorb_loaded(typename Op::Acc& acc, const Pack<typename Op::In, V> (&pack)[Items], const TaskT& task,
+                         const Line<typename Op::In, V>& line, u64 slot) {
+    const i64 index = line.index + line.position(slot) * task.step_c;
+    Op::template absorb_packs<Lanes>(acc, pack, index, (i64)(Lanes * V) * task.step_c, task.step_c);
+}
+
 // One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
 template <class Op, int V, int Lanes, int Items, bool Bounded, class TaskT>
 GR_HD void absorb_tile(typename Op::Acc& acc, const TaskT& task, const Line<typename Op::In, V>& line, u64 slot,
                        u64 end) {
     typedef typename Op::In In;
     Pack<In, V> pack[Items];
-#pragma unroll
-    for (int i = 0; i < Items; i++)
-        if (!Bounded || slot + i * Lanes < end) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
-    const i64 index = line.index + line.position(slot) * task.step_c, gap = (i64)(Lanes * V) * task.step_c;
     if (!Bounded) {
-        Op::template absorb_packs<Lanes>(acc, pack, index, gap, task.step_c);
+        load_tile<In, V, Lanes>(pack, task, line, slot);
+        absorb_loaded<Op, V, Lanes>(acc, pack, task, line, slot);
         return;
     }
 #pragma unroll
     for (int i = 0; i < Items; i++)
+        if (slot + i * Lanes < end) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+    const i64 index = line.index + line.position(slot) * task.step_c, gap = (i64)(Lanes * V) * task.step_c;
+#pragma unroll
+    for (int i = 0; i < Items; i++)
         if (slot + i * Lanes < end) Op::absorb_pack(acc, pack[i], index + i * gap, task.step_c);
+}
+
+// Takes one tile out of `subwarps` of the whole tiles of a line, from `tile` on. The loads of one are issued before the
+// one before it is used, so that there are some under way at any time. Returns the tile behind the last.
+template <class Op, int V, int Lanes, int Items, class TaskT>
+GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const TaskT& task, const Line<typename Op::In, V>& line, Whole whole,
+                             u64 tile, u64 subwarps) {
+    typedef typename Op::In In;
+    const u64 tiles = whole.end > whole.first ? (whole.end - whole.first) / (Lanes * Items) : 0;
+    if (tile >= tiles) return tile;
+    const u64 step = subwarps * (Lanes * Items), end = whole.first + tiles * (Lanes * Items);
+    u64 slot = whole.first + tile * (Lanes * Items) + threadIdx.x % Lanes;
+    Pack<In, V> even[Items], odd[Items];
+    load_tile<In, V, Lanes>(even, task, line, slot);
+    for (;;) {
+        if (slot + step < end) load_tile<In, V, Lanes>(odd, task, line, slot + step);
+        absorb_loaded<Op, V, Lanes>(acc, even, task, line, slot);
+        slot += step;
+        if (slot >= end) break;
+        if (slot + step < end) load_tile<In, V, Lanes>(even, task, line, slot + step);
+        absorb_loaded<Op, V, Lanes>(acc, odd, task, line, slot);
+        slot += step;
+        if (slot >= end) break;
+    }
+    return (slot - whole.first) / (Lanes * Items);
 }
 
 // Tile by tile through lines of many slots. Sub-warp `subwarp`, of Lanes lanes, takes one tile out of `subwarps`.
@@ -56,13 +96,15 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const TaskT& task, const typename
     typedef typename Op::In In;
     const Base* base = &task.base[0];
     const u32 lane = threadIdx.x % Lanes;
-    const u64 tiles = task.tiles * (Lines == ONE_LINE ? 1 : task.runs * task.chunks);
+    const bool is_one = Lines == ONE_LINE || Lines == LINE_AHEAD;
+    const u64 tiles = task.tiles * (is_one ? 1 : task.runs * task.chunks);
     Line<In, V> line = first_line<In, V>(task, row, base);
     Whole whole = whole_slots(line, task.length);
-    if (Lines == ONE_LINE && subwarp == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
+    if (is_one && subwarp == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
+    if (Lines == LINE_AHEAD) subwarp = absorb_whole_tiles<Op, V, Lanes, Items>(acc, task, line, whole, subwarp, subwarps);
     for (u64 tile = subwarp; tile < tiles; tile += subwarps) {
         u64 in_line = tile;
-        if (Lines != ONE_LINE) {
+        if (!is_one) {
             u64 run = task.tiles == 1 ? tile : task.by_tiles.of(tile);
             in_line -= run * task.tiles;
             line = find_line<In, V>(task, row, run, base);
@@ -70,7 +112,7 @@ GR_HD void absorb_lines(typename Op::Acc& acc, const TaskT& task, const typename
             if (in_line == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
         }
         u64 first = whole.first + in_line * (Lanes * Items);
-        if (first + Lanes * Items <= whole.end)
+        if (Lines != LINE_AHEAD && first + Lanes * Items <= whole.end)
             absorb_tile<Op, V, Lanes, Items, false>(acc, task, line, first + lane, whole.end);
         else
             absorb_tile<Op, V, Lanes, Items, true>(acc, task, line, first + lane, whole.end);
@@ -202,9 +244,13 @@ GR_HD void absorb_row(typename Op::Acc& acc, const TaskT& task, const typename T
                                                  groups * (Group / lanes));
 }
 
+// Where loads run ahead, registers are kept to as many as let so many threads share an SM: the blocks of a wave.
+const int AHEAD_THREADS = 512;
+
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_rows(const __grid_constant__ TaskOf<Op, Chunks> task) {
+__global__ void __launch_bounds__(Threads, Lines == LINE_AHEAD ? AHEAD_THREADS / Threads : GR_BLOCKS) reduce_rows(
+    const __grid_constant__ TaskOf<Op, Chunks> task) {
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         const u64 row = task.over_splits(work), split = work - row * task.splits;
         const auto at = task.row_at(row);

@@ -60,7 +60,7 @@ LAYOUTS = [
     ((3001, 501), (1,), None),
     ((9001, 48), (1,), lambda x: x[:, :32]),
     ((140, 66001), (0,), None),
-    (((1 << 22) + 5,), (0,), lambda x: x[1:]),  # a long row
+    (((1 << 22) + 5,), (0,), lambda x: x[1:]),  # a long row, loaded a tile ahead
     ((2, (1 << 22) + 3), (1,), None),
     ((100003, 38), (0, 1), lambda x: x.T),  # contiguous memory, indices in another order
     ((3, 40009, 7, 8), (1, 2, 3), lambda x: x.transpose(0, 3, 1, 2)),
