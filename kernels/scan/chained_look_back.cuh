@@ -111,6 +111,7 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
     // Columns whose tile states fill a line of memory, so that no two warps write to one: a power of two.
     static const u32 LINE = sizeof(Published) <= 8 ? 16 : sizeof(Published) <= 16 ? 8 : sizeof(Published) <= 32 ? 4 : 2;
     static const u32 RADIX = Radix, SPAN = RADIX * RADIX;
+    static const bool is_small = sizeof(Published) <= 16;
     const Strips& task;
     Published *tile_states, *anchors;  // of this lane's column
     u64 wide;
@@ -174,7 +175,7 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
                 for (u32 i = 0; i < Slots; i++)
                     if (bits >> i & 1) state = Op::combine(state, Part::restore(polled[i].state(), count(done + i)));
                 done += Slots;
-                if (done >= share) return state;
+                if (is_small || done >= share) return state;  // of small states there are slots enough
                 poll(done);
             }
         }
