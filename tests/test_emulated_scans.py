@@ -660,6 +660,22 @@ def test_variances_have_all_their_digits(kernels):
     np.testing.assert_allclose(run(kernels, one, "forward")[0], wanted, rtol=1e-13)
 
 
+@pytest.mark.parametrize("name", ["sum", "affine"])
+def test_rows_of_one_operand_lie_alike_and_of_the_other_do_not(name):
+    """All rows of one at one address modulo 16, not a multiple of it; those of the other at addresses that vary."""
+    rng = np.random.default_rng(0)
+    alike = scans.aligned(rng.random((200, 112)).astype("f4"), 0)[:, 1:101]
+    vary = scans.aligned(rng.random((200, 101)).astype("f4"), 0)[:, :100]
+    if name == "sum":
+        one = scans.Call(OPERATORS["sum"].bind(np.dtype("f4")), (alike,), 0, resets=scans.aligned(vary < 0.1, 0))
+    else:
+        one = scans.Call(OPERATORS["affine"].bind(np.dtype("f4"), np.dtype("f4")), (vary, alike), 0)
+    assert "StripScan" in one.kernels()[0]
+    kernels = build([unit([one])])[0]
+    for seed, schedule in enumerate(SCHEDULES):
+        check(kernels, one, schedule, seed)
+
+
 def test_runs_of_some_packs():
     """Variances of a lane's packs one after another, and some together; with an outlier they take more digits."""
     outlier = call("var", "f4", (9000,), view=lambda x: spiked(x, 1e20, 7 * 384 + 377), carried=True)

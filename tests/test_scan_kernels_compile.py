@@ -70,8 +70,8 @@ def _as_on_a_gpu(kernel: str, name: str) -> str:
     return kernel
 
 
-# Some bytes are kept outside of registers by means of 16 bits along lines, where more registers leave fewer warps, which
-# takes longer; and on an A100 by the warps that look back for contiguous columns of halves and of large states.
+# Some bytes are kept outside of registers by means of 16 bits along lines: more registers leave fewer warps and take
+# longer; and on an A100 by the warps that look back for contiguous columns of halves and of large states.
 SPILLED = re.compile(r"scan_tiles<(?:RowScan<Mean<Value<(?:half|bfloat16)|ContiguousColumnScan<(?:Sum<\w+<half|Var<))")
 MOST_SPILLED = 64
 

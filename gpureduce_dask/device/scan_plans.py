@@ -51,7 +51,7 @@ from .task import flag
 SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
 # Results that are wider than elements leave room for larger tiles, which are better where there are many rounds of
 # them: argmin of float32 with 16 and 11 131 us of 256 MiB, 45 of 64, with 20 and 5 152 and 47.
-LARGE_SHAPES, ROUNDS = ((24, 11), (20, 11), (16, 11), (16, 9)), 8
+LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 8, 16
 # Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
 LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
 
@@ -232,12 +232,13 @@ def _fitting(scan: Scan) -> Rows | None:
     if not scan.lies_in_packs:
         return None
     op, elements = scan.op, math.prod(scan.arrays.shape)
-    for warps, run in (*LARGE_SHAPES, *(SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE)):
+    large = LARGE_SHAPES if op.state_bytes <= SMALL_STATE_BYTES and not op.type.startswith("Segmented<") else ()
+    for warps, run in (*large, *(SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE)):
         share = LANES * run * (PACK // scan.widest)
         kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
         scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
         nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
-        pays = (warps, run) not in LARGE_SHAPES or elements >= ROUNDS * scan.gpu.processors * warps * share
+        pays = (warps, run) not in large or elements >= ROUNDS * scan.gpu.processors * warps * share
         if pays and nbytes <= scan.gpu.shared_bytes:
             return Rows(warps, run, warps * share, nbytes)
     return None

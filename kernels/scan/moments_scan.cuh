@@ -6,7 +6,7 @@
 #include "pivoted_moments.cuh"
 #include "scan_state.cuh"
 
-// Running means, with the reciprocal of each count from that of a count nearby.
+// Running means, by the reciprocal of each count.
 
 // A reciprocal, right but for its last bit.
 GR_HD f32 one_over(f32 x) {

@@ -42,10 +42,9 @@ template <class ScanTask, int Warps, int LookBackWarps> struct TileWork {
 // `look_back_warps` warps find its prefixes. TileLocation is where a tile lies, found by one lane for all; PendingState
 // is what a lane keeps between folding and writing. A block takes tile numbers one by one, in order, so that it never
 // waits for a tile of its own. Where Work says `prefetches_tile`, a warp that scans takes the number a round before the
-// tile is fetched; else a warp that looks back does so when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32,
-// early and late: one line 0.95 and 0.93 of a copy (float64 0.88 and 0.82), 32 lines 0.94 and 0.89, down (2^25, 32)
-// 0.88 and 0.82; but down (32768, 32768) 0.87 and 0.97, where the blocks that are ahead should have the next tiles of
-// the same rows.
+// tile is fetched; else a warp that looks back does so when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32, early
+// and late: one line 0.95 and 0.93 of a copy (float64 0.88 and 0.82), 32 lines 0.94 and 0.89; but in strips down (32768,
+// 32768) 0.87 and 0.97, where the blocks that are ahead should have the next tiles of the same rows.
 template <class Work> struct Pipeline {
     typedef typename Work::PendingState PendingState;
     typedef typename Work::TileLocation TileLocation;

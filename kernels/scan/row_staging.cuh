@@ -43,7 +43,8 @@ struct RowStaging {
             return {share + phase + (u32)(up + (i32)first * step) + byte, step, 0, 0, column_stride, more};
         }
         const u32 phase = ((u32)(u64)from + first * (u32)step) & 15, phase_step = (u32)layout.phase_step;
-        return {share + first * (u32)layout.pitch + byte + (phase_step ? 0 : phase), (i32)layout.pitch, phase, phase_step,
+        return {share + first * (u32)layout.pitch + byte + (phase_step ? 0 : phase), (i32)layout.pitch,
+                phase_step ? phase : 0, phase_step,
                 column_stride, more};
     }
 
