@@ -20,35 +20,62 @@ template <class Unit> GR_HD Pack<Unit, COPIED / sizeof(Unit)> load_near(const u8
     return units;
 }
 
-// Grid: any number of blocks. `runs` units in all, in lines of `length` units that are `step_a` bytes apart; lines begin
-// where `row` says. A thread writes COPIED bytes at a time.
-template <class Unit, int Threads, int Loads>
+// Where a unit lies, and how far on it is in its line and in each of Dims dimensions of lines: the next one is found by counting
+// up, without a division. A line has `length` units, `step_a` bytes apart.
+template <int Dims> struct Odometer {
+    const Task<1>& task;
+    const u8* from;
+    u64 at, digits[Dims];
+    GR_HD Odometer(const Task<1>& of, u64 unit) : task(of), from(of.base[0].a) {
+        u64 line = task.length > 1 ? task.by_slots.of(unit) : unit;
+        at = unit - line * task.length;
+        from += (i64)at * task.step_a;
+#pragma unroll
+        for (int d = Dims - 1; d >= 0; d--) {
+            const u64 turns = d > 0 ? task.row.dim[d].div.of(line) : 0;
+            digits[d] = line - turns * task.row.dim[d].div.size;
+            from += (i64)digits[d] * task.row.dim[d].a;
+            line = turns;
+        }
+    }
+    GR_HD void move() {
+        from += task.step_a;
+        if (++at < task.length) return;
+        from -= (i64)at * task.step_a;
+        at = 0;
+#pragma unroll
+        for (int d = Dims - 1; d >= 0; d--) {
+            from += task.row.dim[d].a;
+            if (++digits[d] < task.row.dim[d].div.size) return;
+            from -= (i64)digits[d] * task.row.dim[d].a;
+            digits[d] = 0;
+        }
+    }
+};
+
+// Grid: any number of blocks. `runs` units in all, in lines that begin where the Dims dimensions of `row` say. A thread writes
+// COPIED bytes at a time.
+template <class Unit, int Dims, int Threads, int Loads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __grid_constant__ Task<1> task) {
     const int n = COPIED / sizeof(Unit);
     typedef Pack<Unit, n> Copied;
     const u64 whole = task.runs / n, step = (u64)gridDim.x * Threads;
     const bool has_unit_stride = task.step_a == sizeof(Unit);
-    auto line_of = [&](u64 at) { return task.length > 1 ? task.by_slots.of(at) : at; };
-    auto begin_of = [&](u64 line) { return task.base[0].a + task.row.at(line).a; };
     auto take = [&](u64 pack, Copied& to) {
-        u64 line = line_of(pack * n), at = pack * n - line * task.length;
-        const u8* from = begin_of(line) + (i64)at * task.step_a;
-        if (at + n <= task.length) {
+        Odometer<Dims> next(task, pack * n);
+        if (next.at + n <= task.length) {
             if (has_unit_stride) {
-                to = load_near<Unit>(from, at >= n && at + 2 * n <= task.length);
+                to = load_near<Unit>(next.from, next.at >= n && next.at + 2 * n <= task.length);
             } else {
 #pragma unroll
-                for (int i = 0; i < n; i++) to.at[i] = *(const Unit*)(from + i * task.step_a);
+                for (int i = 0; i < n; i++) to.at[i] = *(const Unit*)(next.from + i * task.step_a);
             }
             return;
         }
 #pragma unroll
         for (int i = 0; i < n; i++) {
-            to.at[i] = *(const Unit*)from;
-            from += task.step_a;
-            if (++at < task.length || i == n - 1) continue;
-            at = 0;
-            from = begin_of(++line);
+            to.at[i] = *(const Unit*)next.from;
+            next.move();
         }
     };
     for (u64 pack = (u64)blockIdx.x * Threads + threadIdx.x; pack < whole; pack += Loads * step) {
@@ -61,10 +88,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __g
             if (pack + i * step < whole) store_streaming((Copied*)task.out + pack + i * step, to[i]);
     }
     if (blockIdx.x > 0) return;
-    for (u64 at = whole * n + threadIdx.x; at < task.runs; at += Threads) {
-        const u64 line = line_of(at);
-        ((Unit*)task.out)[at] = *(const Unit*)(begin_of(line) + (i64)(at - line * task.length) * task.step_a);
-    }
+    for (u64 at = whole * n + threadIdx.x; at < task.runs; at += Threads)
+        ((Unit*)task.out)[at] = *(const Unit*)Odometer<Dims>(task, at).from;
 }
 
 // Grid: planes x tiles of Side x Side units, that go through shared memory to be read along one axis and written along

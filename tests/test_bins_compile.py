@@ -45,6 +45,9 @@ OPS = [
     ("mean", "u8"),
     ("norm1", "i2"),
     ("nansum", "c8"),
+    ("ptp", "f8"),
+    ("any", "c16"),
+    ("all", "?"),
 ]
 
 
@@ -81,14 +84,15 @@ def kernels():
             yield from (plans.sorting_block(rows(10, label=label, length=n)).kernel for n in (9, 9000))
         if plans.word_of(op):
             yield from (step.kernel for step in plans.raised(op, some))
+        nbytes = np.dtype(dtype).itemsize + int(label[1:]) // 8
+        thousand = replace(rows(1000, label=label, vector=vector), nbytes=nbytes)
         if plans.fields(op) or plans.adds_whole(op):
-            nbytes = np.dtype(dtype).itemsize + int(label[1:]) // 8
-            adding = plans.window(op, replace(rows(1000, label=label, vector=vector), nbytes=nbytes), 0)
+            adding = plans.window(op, thousand, 0)
             yield adding.kernel
             if plans.fields(op):
                 yield from (plans.rounding(op, rows(n), adding).kernel for n in (10, 10**6))
-        if name in ("min", "max", "argmax"):
-            yield plans.best(op, rows(1000, label=label, vector=vector), 0).kernel
+        if name in ("min", "max", "argmax", "ptp", "any", "all"):
+            yield plans.best(op, thousand, 0).kernel
         if plans.adds_digits(op):
             yield plans.scattered(plans.EXACT, op, some).kernel
         if name == "count_nonzero":
@@ -197,7 +201,10 @@ def test_extremes_have_words_in_shared_memory_while_there_is_room(groups, column
     assert plans.best_columns(extremes("argmin", "i2"), groups, 227 * 1024) == {10: 32, 1000: 16, 2000: 4}.get(
         groups, 1 if groups < 29_000 else 0
     )
-    for name, dtype in (("argmax", "f8"), ("argmin", "c8"), ("ptp", "f4"), ("max", "c8")):
+    both = {10: 32, 1000: 16, 2000: 4, 9000: 1}  # two words each
+    assert plans.best_columns(extremes("ptp", "f4"), groups, 227 * 1024) == both.get(groups, 0)
+    assert plans.best_columns(extremes("any", "c8"), groups, 227 * 1024) == columns
+    for name, dtype in (("argmax", "f8"), ("argmin", "c8"), ("max", "c8")):
         assert plans.best_columns(extremes(name, dtype), groups, 227 * 1024) == 0
     assert plans.best_columns(extremes("min", "i8"), 10_000, 227 * 1024) == 1
 

@@ -181,6 +181,8 @@ RAISED = {
         *((op, t) for op in ("argmax", "argmin", "nanargmax") for t in ("f4", "f2", "i4", "u1", "f8", "i8")),
         *((op, t) for op in ("first", "last") for t in ("f4", "i2", "f8")),
         *(("norminf", t) for t in ("f4", "i8")),
+        *(("ptp", t) for t in ("f4", "f2", "u1", "u4", "i8")),
+        *((op, t) for op in ("any", "all") for t in ("f4", "c8", "u1", "i8")),
     )
     for n, groups in ((700, 6), (9, 20))
 }
@@ -209,10 +211,10 @@ def reduced(case: str) -> Any:
         x[np.isinf(x)] = 1
     if case in RAISED and labels is not None:
         least = 0 if op == "nanargmax" else np.nan  # of a group without a number it has no answer
-        x[labels == 0] = least if x.dtype.kind == "f" else 0 if x.dtype.kind == "b" else np.iinfo(dtype).min
+        x[labels == 0] = least if x.dtype.kind in "fc" else 0 if x.dtype.kind == "b" else np.iinfo(dtype).min
         if x.dtype.kind == "f":
             x[labels == 2] = np.copysign(0, x[labels == 2])  # two zeros, which are equal
-        x[labels == 1] = 1 if x.dtype.kind in "fb" else np.iinfo(dtype).max
+        x[labels == 1] = 1 if x.dtype.kind in "fcb" else np.iinfo(dtype).max
     given = None if labels is None else put(labels)
     return device_groups.reduce_many([((put(x),), given)], bound, axes, None), bound, x, labels, axes
 

@@ -232,6 +232,7 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "copies": (
         partial(check_copy, shape=(90, 37), dtype="u1", view=lambda x: x[:, 1:-1]),
         partial(check_copy, shape=(333,), dtype="u2", view=lambda x: x[::-1]),
+        partial(check_copy, shape=(9, 2, 3, 2), dtype="u1", view=lambda x: x.transpose(2, 0, 3, 1)),
     ),
     "copies of transposes": (
         partial(check_copy, shape=(90, 70), dtype="u1", view=lambda x: x.T),
@@ -617,7 +618,7 @@ MUTANTS = [
     # words
     Mutant("the last of the equal", "words", "state(u64 word, u32 place", "position(place)", "position(place + 1)"),
     Mutant("zeros forgotten", "words", "bins_raised(", "Keys::may_be_zero && words.zeros[k]", "false"),
-    Mutant("all in one word", "words", "bins_raise(", "words.best + k, word", "words.best, word"),
+    Mutant("all in one word", "words", "bins_raise(", "words.distance + k, word", "words.distance, word"),
     Mutant("places of all elements", "words", "bins_raise(", "if (word == words.best[k]) "),
     # pieces
     Mutant("second pieces are firsts", "pieces", "find_piece(", "low) + 1;", "low);"),
@@ -647,7 +648,8 @@ MUTANTS = [
     Mutant("pieces of one row for all", "rows of groups", "bins_rows(", "extra + some.row * tile.more +", "extra +"),
     # copies
     Mutant("the last units not copied", "copies", "contiguous_lines(", "u64 at = whole * n", "u64 at = task.runs"),
-    Mutant("a pack stays in its line", "copies", "contiguous_lines(", "begin_of(++line)", "begin_of(line)"),
+    Mutant("a pack stays in its line", "copies", "void move()", "if (++at < task.length) return", "++at; return"),
+    Mutant("dimensions do not end", "copies", "void move()", "digits[d] = 0", "digits[d] = 1"),
     Mutant("units of any step lie side by side", "copies", "contiguous_lines(", "task.step_a == sizeof(Unit)", "true"),
     Mutant("barrier dropped before a tile is turned", "copies of transposes", "contiguous_turned(", BARRIER),
     Mutant(

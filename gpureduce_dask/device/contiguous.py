@@ -95,4 +95,5 @@ def plan(dims: tuple[Dim, ...], unit: int) -> Launch:
     loads = 1 if last.a != unit and unit < 4 else LOADS
     blocks = min(BLOCKS, max(1, -(-count * unit // (16 * THREADS * loads))))
     work = Work(runs=count, length=last.size, slots=last.size, row=dims[:-1], step_a=last.a)
-    return Launch(f"contiguous_lines<{UNITS[unit]}, {THREADS}, {loads}>", blocks, work, threads=THREADS)
+    name = f"contiguous_lines<{UNITS[unit]}, {max(1, len(dims) - 1)}, {THREADS}, {loads}>"
+    return Launch(name, blocks, work, threads=THREADS)

@@ -96,8 +96,11 @@ _MOMENTS = re.compile(r"(Var|Std|ComplexMoments|ComplexStd)<()(\w+), \w+>")
 _NUMBERS = {"boolean": (1, 1), "f64": (53, 2046), "f32": (24, 254), "half": (11, 30), "bfloat16": (8, 254)}
 _NUMBERS |= {f"{sign}{8 * n}": (8 * n, 1) for sign in "iu" for n in (1, 2, 4, 8)}
 
-# Extremes, their positions, and first and last elements, beside a count that says whether there are any; magnitudes.
-_WORDS = re.compile(r"Both<(MinMax|Arg|FirstLast)<(\w+), [\w, ]+>, Tally<\2, false>>|(MaxMagnitude)<\w+>")
+# Extremes, their positions, and first and last elements, beside a count that says whether there are any; magnitudes, and
+# whether any element is nonzero, or all are.
+_WORDS = re.compile(
+    r"Both<(MinMax|Arg|FirstLast|PeakToPeak)<(\w+)[\w, ]*>, Tally<\2, false>>|(MaxMagnitude|Any|All)<\w+>"
+)
 
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
 ATOMIC, EXACT, PIECES, ROWS = "atomic", "exact", "pieces", "rows"
@@ -389,6 +392,7 @@ class Word:
     nbytes: int
     zeros: bool  # whether another word says that an element is as small as zero
     in_two: bool  # whether it leaves no room for a position, which is found in a second read
+    count: int = 1  # of them, that a group has
 
 
 def word_of(op: Operator) -> Word | None:
@@ -400,6 +404,10 @@ def word_of(op: Operator) -> Word | None:
     if kind == "MinMax":
         is_float = element in ("f32", "f64", "half", "bfloat16")
         return Word(8 if element.endswith("64") else 4, not is_float, False)
+    if kind == "PeakToPeak":
+        return Word(8 if element.endswith("64") else 4, False, False, 2)
+    if kind in ("Any", "All"):
+        return Word(4, False, False)
     if kind == "FirstLast":
         return Word(4, True, False)
     if kind == "Arg" and element in ("c64", "c128"):
@@ -414,8 +422,8 @@ def best_columns(op: Operator, groups: int, room: int) -> int:
     if word is None or word.in_two:
         return 0
     several = min(WINDOW_BYTES, room)
-    fits = (n for n in (*WINDOW_COLUMNS, 1) if groups * (n + word.zeros) * word.nbytes <= (several if n > 1 else room))
-    return next(fits, 0)
+    nbytes = {n: groups * (n * word.count + word.zeros) * word.nbytes for n in (*WINDOW_COLUMNS, 1)}
+    return next((n for n in nbytes if nbytes[n] <= (several if n > 1 else room)), 0)
 
 
 def best(op: Operator, rows: Rows, device: int) -> Launch:
@@ -425,7 +433,7 @@ def best(op: Operator, rows: Rows, device: int) -> Launch:
     splits = _splits(rows, WINDOW_THREADS, gpu(device).processors)
     vector, loads = _at_hand(rows)
     name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
-    nbytes = max(16, rows.groups * (columns + word.zeros) * word.nbytes)
+    nbytes = max(16, rows.groups * (columns * word.count + word.zeros) * word.nbytes)
     return _shared_rows(name, rows, splits, WINDOW_THREADS, nbytes)
 
 
@@ -446,7 +454,7 @@ def word_bytes(op: Operator, rows: Rows) -> int:
     """Of memory that words take which all threads raise."""
     word = word_of(op)
     assert word is not None
-    return rows.rows * rows.groups * ((1 + word.zeros) * word.nbytes + 4 * word.in_two)
+    return rows.rows * rows.groups * ((word.count + word.zeros) * word.nbytes + 4 * word.in_two)
 
 
 def scattered(kind: str, op: Operator, rows: Rows) -> Launch:

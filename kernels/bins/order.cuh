@@ -6,6 +6,7 @@
 #include "../monoid/both.cuh"
 #include "../monoid/counts.cuh"
 #include "../monoid/extremes.cuh"
+#include "../monoid/logical.cuh"
 #include "../monoid/order.cuh"
 
 // The bits of a float, those of a negative one turned over, of a positive one behind them all (Herf 2001).
@@ -60,8 +61,10 @@ template <class T, bool Max, bool SkipNan> struct ExtremeKey {
 };
 // What a word says, unless a Key says else: the element. A word may be a place, too, or with in_two the place is found in a second
 // read; `may_be_zero` where an element's word may be that of nothing, `rises` where each element is better than those before it.
+// A group has `words` of them, each of which has a word of every element.
 struct KeyDefaults {
     static const bool may_be_zero = false, in_two = false, rises = false;
+    static const int words = 1;
     template <class Code> static GR_HD u32 place(Code) { return 0; }
 };
 template <class Op> struct Key;
@@ -69,20 +72,50 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNa
     typedef ExtremeKey<T, Max, SkipNan> Extremes;
     typedef typename Extremes::Code Code;
     static const bool may_be_zero = !Extremes::Elements::has_nan;
-    static GR_HD Code at(T x, u32) { return Extremes::of(x); }
+    static GR_HD Code at(int, T x, u32) { return Extremes::of(x); }
     template <class Position, class Element>
-    static GR_HD BothState<MinMax<T, Max, SkipNan>, Tally<T, false>> state(Code word, u32, bool is_there, Position, Element) {
-        return {is_there ? Extremes::back(word) : Extreme<T, Max, SkipNan>::worst(), is_there};
+    static GR_HD BothState<MinMax<T, Max, SkipNan>, Tally<T, false>> state(const Code* words, u32, bool is_there, Position, Element) {
+        return {is_there ? Extremes::back(words[0]) : Extreme<T, Max, SkipNan>::worst(), is_there};
+    }
+};
+// Both extremes: an element's two words are not both those of nothing.
+template <class T> struct Key<Both<PeakToPeak<T>, Tally<T, false>>> : KeyDefaults {
+    typedef ExtremeKey<T, false, false> Least;
+    typedef ExtremeKey<T, true, false> Most;
+    typedef typename Most::Code Code;
+    static const int words = 2;
+    static GR_HD Code at(int word, T x, u32) { return word == 0 ? Least::of(x) : Most::of(x); }
+    template <class Position, class Element>
+    static GR_HD BothState<PeakToPeak<T>, Tally<T, false>> state(const Code* words, u32, bool is_there, Position, Element) {
+        if (!is_there) return {PeakToPeak<T>::identity(), is_there};
+        return {{Least::back(words[0]), Most::back(words[1])}, is_there};
+    }
+};
+// Whether an element is nonzero, or none is zero: a word of 1 says that one decides.
+template <class T> struct Key<Any<T>> : KeyDefaults {
+    typedef u32 Code;
+    static GR_HD u32 at(int, const T& x, u32) { return is_nonzero(x); }
+    template <class Position, class Element> static GR_HD boolean state(const u32* words, u32, bool, Position, Element) {
+        return {(u8)words[0]};
+    }
+};
+template <class T> struct Key<All<T>> : KeyDefaults {
+    typedef u32 Code;
+    static GR_HD u32 at(int, const T& x, u32) { return !is_nonzero(x); }
+    template <class Position, class Element> static GR_HD boolean state(const u32* words, u32, bool, Position, Element) {
+        return {(u8)!words[0]};
     }
 };
 // Magnitudes are no less than 0, which is that of nothing, and order as their bits do.
 template <class T> struct Key<MaxMagnitude<T>> : KeyDefaults {
     typedef u64 Code;
-    static GR_HD u64 at(T x, u32) {
+    static GR_HD u64 at(int, T x, u32) {
         const f64 size = magnitude(x);
         return size != size ? ~0ull : bit_cast<u64>(size);
     }
-    template <class Position, class Element> static GR_HD f64 state(u64 word, u32, bool, Position, Element) { return bit_cast<f64>(word); }
+    template <class Position, class Element> static GR_HD f64 state(const u64* words, u32, bool, Position, Element) {
+        return bit_cast<f64>(words[0]);
+    }
 };
 // With its place, counted down behind it, so that the first of equal elements has the largest word. Zeros are equal. Elements
 // of 64 bits leave no room for a place.
@@ -90,14 +123,14 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>,
     typedef ExtremeKey<T, Max, SkipNan> Extremes;
     typedef u64 Code;
     static const bool in_two = sizeof(T) == 8, may_be_zero = in_two && !Extremes::Elements::has_nan;
-    static GR_HD u64 at(T x, u32 place) {
+    static GR_HD u64 at(int, T x, u32 place) {
         const u64 word = Extremes::of(Extremes::Elements::is_zero(x) ? T() : x);
         return in_two ? word : word << 32 | ~place;
     }
     static GR_HD u32 place(u64 word) { return ~(u32)word; }
     template <class Position, class Element>
-    static GR_HD BothState<Arg<T, Max, SkipNan>, Tally<T, false>> state(u64 word, u32 place, bool is_there, Position position, Element) {
-        const typename Extremes::Code best = in_two ? word : word >> 32;
+    static GR_HD BothState<Arg<T, Max, SkipNan>, Tally<T, false>> state(const u64* words, u32 place, bool is_there, Position position, Element) {
+        const typename Extremes::Code best = in_two ? words[0] : words[0] >> 32;
         if (!is_there || Extremes::is_none(best)) return {Arg<T, Max, SkipNan>::identity(), is_there};
         return {{Extremes::back(best), position(place)}, is_there};
     }
@@ -106,11 +139,11 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>,
 template <class T, bool Last> struct Key<Both<FirstLast<T, Last>, Tally<T, false>>> : KeyDefaults {
     typedef u32 Code;
     static const bool may_be_zero = true, rises = Last;
-    static GR_HD u32 at(const T& x, u32 place) { return is_nan(x) ? 0 : Last ? place + 1 : ~place; }
+    static GR_HD u32 at(int, const T& x, u32 place) { return is_nan(x) ? 0 : Last ? place + 1 : ~place; }
     static GR_HD u32 place(u32 word) { return Last ? word - 1 : ~word; }
     template <class Position, class Element>
-    static GR_HD BothState<FirstLast<T, Last>, Tally<T, false>> state(u32 word, u32 place, bool is_there, Position, Element element) {
-        if (word == 0) return {FirstLast<T, Last>::identity(), is_there};
+    static GR_HD BothState<FirstLast<T, Last>, Tally<T, false>> state(const u32* words, u32 place, bool is_there, Position, Element element) {
+        if (words[0] == 0) return {FirstLast<T, Last>::identity(), is_there};
         return {{element(place), {1}}, is_there};
     }
 };
