@@ -8,18 +8,6 @@
 // How many bytes a thread copies at once: what one store takes.
 const int COPIED = 16;
 
-// Any thread calls. COPIED bytes of units, side by side at any multiple of one; with `has_room` as many bytes on either side
-// may be read.
-template <class Unit> GR_HD Pack<Unit, COPIED / sizeof(Unit)> load_near(const u8* from, bool has_room) {
-    const int n = COPIED / sizeof(Unit);
-    if ((u64)from % COPIED == 0) return load_pack<Unit, n>(from);
-    if (has_room) return load_unaligned<Unit, n>(from);
-    Pack<Unit, n> units;
-#pragma unroll
-    for (int i = 0; i < n; i++) units.at[i] = ((const Unit*)from)[i];
-    return units;
-}
-
 // Where a unit lies, and how far on it is in its line and in each of Dims dimensions of lines: the next one is found by counting
 // up, without a division. A line has `length` units, `step_a` bytes apart.
 template <int Dims> struct Odometer {
@@ -40,7 +28,10 @@ template <int Dims> struct Odometer {
     }
     GR_HD void move() {
         from += task.step_a;
-        if (++at < task.length) return;
+        if (++at == task.length) end_line();
+    }
+    // To the first unit of the next line, from behind the last one of this.
+    GR_HD void end_line() {
         from -= (i64)at * task.step_a;
         at = 0;
 #pragma unroll
@@ -53,6 +44,33 @@ template <int Dims> struct Odometer {
     }
 };
 
+// Any thread calls. COPIED bytes from one unit on, whose lines are no shorter, of units side by side: those of its line, and of
+// the next where it ends among them. Unaligned, where what lies beside them belongs to the array, too.
+template <class Unit, int Dims> GR_HD Pack<Unit, COPIED / sizeof(Unit)> load_across(Odometer<Dims>& next) {
+    const int n = COPIED / sizeof(Unit);
+    auto load = [&](const u8* from) {
+        const i64 at = from - next.task.base[0].a;
+        if ((u64)from % COPIED == 0 && at >= next.task.low_a && at + COPIED <= next.task.high_a) return load_pack<Unit, n>(from);
+        if (at >= next.task.low_a + COPIED && at + 2 * COPIED <= next.task.high_a) return load_unaligned<Unit, n>(from);
+        Pack<Unit, n> units;
+#pragma unroll
+        for (int i = 0; i < n; i++)
+            if (at + i * (i64)sizeof(Unit) >= next.task.low_a && at + i * (i64)sizeof(Unit) < next.task.high_a)
+                units.at[i] = ((const Unit*)from)[i];
+        return units;
+    };
+    const u64 left = next.task.length - next.at;
+    Pack<Unit, n> units = load(next.from);
+    if (left >= n) return units;
+    next.from += left * sizeof(Unit);
+    next.at += left;
+    next.end_line();
+    const Pack<Unit, n> later = load(next.from - left * sizeof(Unit));
+#pragma unroll
+    for (int i = 0; i < n; i++) units.at[i] = i < (int)left ? units.at[i] : later.at[i];
+    return units;
+}
+
 // Grid: any number of blocks. `runs` units in all, in lines that begin where the Dims dimensions of `row` say. A thread writes
 // COPIED bytes at a time.
 template <class Unit, int Dims, int Threads, int Loads>
@@ -60,22 +78,20 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __g
     const int n = COPIED / sizeof(Unit);
     typedef Pack<Unit, n> Copied;
     const u64 whole = task.runs / n, step = (u64)gridDim.x * Threads;
-    const bool has_unit_stride = task.step_a == sizeof(Unit);
+    const bool is_together = task.step_a == sizeof(Unit) && task.length >= n;
     auto take = [&](u64 pack, Copied& to) {
         Odometer<Dims> next(task, pack * n);
-        if (next.at + n <= task.length) {
-            if (has_unit_stride) {
-                to = load_near<Unit>(next.from, next.at >= n && next.at + 2 * n <= task.length);
-            } else {
+        if (is_together) {
+            to = load_across<Unit>(next);
+        } else if (next.at + n <= task.length) {
 #pragma unroll
-                for (int i = 0; i < n; i++) to.at[i] = *(const Unit*)(next.from + i * task.step_a);
+            for (int i = 0; i < n; i++) to.at[i] = *(const Unit*)(next.from + i * task.step_a);
+        } else {
+#pragma unroll
+            for (int i = 0; i < n; i++) {
+                to.at[i] = *(const Unit*)next.from;
+                next.move();
             }
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < n; i++) {
-            to.at[i] = *(const Unit*)next.from;
-            next.move();
         }
     };
     for (u64 pack = (u64)blockIdx.x * Threads + threadIdx.x; pack < whole; pack += Loads * step) {
@@ -92,28 +108,36 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __g
         ((Unit*)task.out)[at] = *(const Unit*)Odometer<Dims>(task, at).from;
 }
 
-// Grid: planes x tiles of Side x Side units, that go through shared memory to be read along one axis and written along
-// another. Of a plane, `length` units lie `step_a` bytes apart and are written `step_c` bytes apart; `slots` of them lie
-// `step_b` bytes apart and are written side by side. Planes begin where `row` says. Shared: Side rows and a word each.
-template <class Unit, int Side, int Threads>
+// Grid: planes x tiles that go through shared memory, to be read along one axis and written along the axes behind it. Of a plane,
+// `length` units lie side by side, or in reverse, `step_a` bytes apart, and are written `step_c` bytes apart; behind each of
+// them stand `slots` units, which lie where `run` says and are written side by side. Planes begin where `row` says. A tile is Width
+// of the first and Height of the second. Shared: Height offsets, and as many rows and a word each.
+template <class Unit, int Width, int Height, int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_turned(const __grid_constant__ Task<1> task) {
-    const u32 pitch = Side * sizeof(Unit) + (sizeof(Unit) < 4 ? 4 : sizeof(Unit));
+    const u32 pitch = Width * sizeof(Unit) + (sizeof(Unit) < 4 ? 4 : sizeof(Unit));
     const u64 plane = task.runs > 1 ? task.by_runs.of(blockIdx.x) : blockIdx.x;
-    const u32 across = (u32)((task.length + Side - 1) / Side), tile = (u32)(blockIdx.x - plane * task.runs);
-    const u64 first = (u64)(tile % across) * Side, second = (u64)(tile / across) * Side;
+    const u32 across = (u32)((task.length + Width - 1) / Width), tile = (u32)(blockIdx.x - plane * task.runs);
+    const u64 first = (u64)(tile % across) * Width, second = (u64)(tile / across) * Height;
     const Offset begin = task.row.at(plane);
-    const u8* from = task.base[0].a + begin.a + (i64)first * task.step_a + (i64)second * task.step_b;
+    const u8* from = task.base[0].a + begin.a + (i64)first * task.step_a;
     u8* to = (u8*)task.out + begin.c + (i64)first * task.step_c + second * sizeof(Unit);
-    const u32 width = task.length - first < Side ? (u32)(task.length - first) : Side;
-    const u32 height = task.slots - second < Side ? (u32)(task.slots - second) : Side;
-    const u32 along = threadIdx.x % Side, other = threadIdx.x / Side;
-    if (along < width)
-#pragma unroll 8
-        for (u32 i = other; i < height; i += Threads / Side)
-            *(Unit*)(GR_SHARED + i * pitch + along * sizeof(Unit)) = *(const Unit*)(from + along * task.step_a + i * task.step_b);
+    const u32 width = task.length - first < Width ? (u32)(task.length - first) : Width;
+    const u32 height = task.slots - second < Height ? (u32)(task.slots - second) : Height;
+    i64* const offsets = (i64*)GR_SHARED;
+    u8* const rows = GR_SHARED + Height * sizeof(i64);
+    for (u32 i = threadIdx.x; i < height; i += Threads) offsets[i] = task.run.at(second + i).a;
     __syncthreads();
-    if (along < height)
 #pragma unroll 8
-        for (u32 i = other; i < width; i += Threads / Side)
-            *(Unit*)(to + i * task.step_c + along * sizeof(Unit)) = *(const Unit*)(GR_SHARED + along * pitch + i * sizeof(Unit));
+    for (u32 n = threadIdx.x; n < Width * Height; n += Threads) {
+        const u32 along = n % Width, i = n / Width;
+        if (along < width && i < height)
+            *(Unit*)(rows + i * pitch + along * sizeof(Unit)) = *(const Unit*)(from + (i64)along * task.step_a + offsets[i]);
+    }
+    __syncthreads();
+#pragma unroll 8
+    for (u32 n = threadIdx.x; n < Width * Height; n += Threads) {
+        const u32 along = n % Height, i = n / Height;
+        if (along < height && i < width)
+            *(Unit*)(to + i * task.step_c + along * sizeof(Unit)) = *(const Unit*)(rows + along * pitch + i * sizeof(Unit));
+    }
 }

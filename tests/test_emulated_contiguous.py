@@ -30,6 +30,7 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], View]] = {
     "narrow, transposed": ((400, 3), lambda x: x.T),
     "few columns apart": ((41, 6, 3, 5), lambda x: x.transpose(2, 0, 1, 3)),
     "short axes": ((9, 2, 3, 2), lambda x: x.transpose(2, 0, 3, 1)),
+    "columns, two axes behind": ((20, 31, 3, 13), lambda x: x.transpose(3, 0, 2, 1)[:, ::2]),
     "last axis first": ((5, 70, 90), lambda x: x.transpose(2, 0, 1)),
     "planes transposed, reversed": ((5, 70, 90), lambda x: x.transpose(0, 2, 1)[::-1]),
     "five axes": ((3, 4, 5, 6, 7), lambda x: x.transpose(4, 2, 0, 1, 3)),

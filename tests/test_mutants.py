@@ -648,25 +648,29 @@ MUTANTS = [
     Mutant("pieces of one row for all", "rows of groups", "bins_rows(", "extra + some.row * tile.more +", "extra +"),
     # copies
     Mutant("the last units not copied", "copies", "contiguous_lines(", "u64 at = whole * n", "u64 at = task.runs"),
-    Mutant("a pack stays in its line", "copies", "void move()", "if (++at < task.length) return", "++at; return"),
-    Mutant("dimensions do not end", "copies", "void move()", "digits[d] = 0", "digits[d] = 1"),
+    Mutant("a pack stays in its line", "copies", "void move()", "if (++at == task.length) end_line()", "++at"),
+    Mutant("dimensions do not end", "copies", "void end_line()", "digits[d] = 0", "digits[d] = 1"),
     Mutant("units of any step lie side by side", "copies", "contiguous_lines(", "task.step_a == sizeof(Unit)", "true"),
+    Mutant("a line goes on behind its end", "copies", "load_across(", "if (left >= n) ", ""),
+    Mutant("the next line's units from its end on", "copies", "load_across(", "i < (int)left", "i <= (int)left"),
     Mutant("barrier dropped before a tile is turned", "copies of transposes", "contiguous_turned(", BARRIER),
     Mutant(
         "a tile's rows past the end",
         "copies of transposes",
         "contiguous_turned(",
         "? (u32)(task.slots - second) ",
-        "? Side ",
+        "? Height ",
     ),
     Mutant(
         "a tile's units past the end",
         "copies of transposes",
         "contiguous_turned(",
         "? (u32)(task.length - first) ",
-        "? Side ",
+        "? Width ",
     ),
     Mutant("one plane for all", "copies of transposes", "contiguous_turned(", "task.row.at(plane)", "task.row.at(0)"),
+    Mutant("barrier dropped before a turned tile is written", "copies of transposes", "contiguous_turned(", BARRIER, nth=1),
+    Mutant("one row's place for all", "copies of transposes", "contiguous_turned(", "offsets[i])", "offsets[0])"),
 ]
 
 

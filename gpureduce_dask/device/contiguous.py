@@ -17,8 +17,9 @@ from .task import Work
 THREADS = 256
 LOADS = 4  # of 16 bytes, at most, that a thread has in flight; units that lie apart are as many loads each
 BLOCKS = 4224  # that go round
-SIDES = {1: 64, 2: 64, 4: 32, 8: 32, 16: 16}  # units of a tile, by their bytes
-FULL = 0.3  # of a tile, at least, or it is not worth its barrier
+TILE = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 256}  # units of a tile, by their bytes
+WIDTHS = (8, 16, 32, 64)  # of it, along the axis that is read: the first that leaves room for the axis, or for as many rows
+FULL = 0.3  # of a tile, at least, or it is not worth its barriers
 UNITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "uint4"}
 
 _plans: Plans[launch.Ready] = Plans()
@@ -72,28 +73,33 @@ def cut(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, address
 
 def plan(dims: tuple[Dim, ...], unit: int) -> Launch:
     """In tiles where neighbours in memory are not to be neighbours in the copy, else line by line."""
-    last, side = dims[-1], SIDES[unit]
+    last = dims[-1]
     at, nearest = min(enumerate(dims), key=lambda dim: (dim[1].a == 0, abs(dim[1].a), -dim[0]))
-    full = [dim.size / (-(-dim.size // side) * side) for dim in (nearest, last)]
-    if abs(nearest.a) == unit and nearest is not last and math.prod(full) >= FULL:
-        planes = (*dims[:at], *dims[at + 1 : -1])
-        tiles = -(-nearest.size // side) * -(-last.size // side)
-        blocks = tiles * math.prod(dim.size for dim in planes)
-        if blocks < 1 << 31:
-            work = Work(
-                runs=tiles,
-                length=nearest.size,
-                slots=last.size,
-                step_a=nearest.a,
-                step_b=last.a,
-                step_c=nearest.c,
-                row=planes,
-            )
-            nbytes = side * (side * unit + max(4, unit))
-            return Launch(f"contiguous_turned<{UNITS[unit]}, {side}, {THREADS}>", blocks, work, nbytes, threads=THREADS)
+    behind = dims[at + 1 :]
+    slots = math.prod(dim.size for dim in behind)
+    width = next(n for n in WIDTHS if n >= nearest.size or n * n >= TILE[unit])
+    height = TILE[unit] // width
+    across, down = -(-nearest.size // width), -(-slots // height)
+    full = nearest.size * slots / (across * width * down * height)
+    blocks = across * down * math.prod(dim.size for dim in dims[:at])
+    if abs(nearest.a) == unit and behind and full >= FULL and blocks < 1 << 31:
+        work = Work(
+            runs=across * down,
+            length=nearest.size,
+            slots=slots,
+            step_a=nearest.a,
+            step_c=nearest.c,
+            row=dims[:at],
+            run=behind,
+        )
+        nbytes = height * (8 + width * unit + max(4, unit))
+        name = f"contiguous_turned<{UNITS[unit]}, {width}, {height}, {THREADS}>"
+        return Launch(name, blocks, work, nbytes, threads=THREADS)
     count = math.prod(dim.size for dim in dims)
     loads = 1 if last.a != unit and unit < 4 else LOADS
     blocks = min(BLOCKS, max(1, -(-count * unit // (16 * THREADS * loads))))
-    work = Work(runs=count, length=last.size, slots=last.size, row=dims[:-1], step_a=last.a)
+    spans = [dim.a * (dim.size - 1) for dim in dims]
+    low, high = sum(n for n in spans if n < 0), sum(n for n in spans if n > 0) + unit
+    work = Work(runs=count, length=last.size, slots=last.size, row=dims[:-1], step_a=last.a, low_a=low, high_a=high)
     name = f"contiguous_lines<{UNITS[unit]}, {max(1, len(dims) - 1)}, {THREADS}, {loads}>"
     return Launch(name, blocks, work, threads=THREADS)

@@ -78,6 +78,7 @@ template <int Threads, int Items> struct TileMemory {
 template <class L, bool First, int Threads, int Items, class Keys>
 GR_HD void split_tiles(const Unsorted& from, const TileShare<Threads * Items>& share, Digits digits,
                        const TileMemory<Threads, Items>& memory, Keys& keys, u32* to_keys, u32* to_places) {
+    const int Again = Items % 8 ? Items : 8;  // loads in flight
     const auto& ranks = memory.ranks;
     const u32 lane_first = ranks.warp * 32 * Items + ranks.lane;
     for (u32 begin = share.first; begin < share.last; begin += Threads * Items) {
@@ -94,12 +95,20 @@ GR_HD void split_tiles(const Unsorted& from, const TileShare<Threads * Items>& s
         __syncthreads();
         ranks.count();
 #pragma unroll
-        for (int i = 0; i < Items; i++) {
-            const u32 mine = lane_first + i * 32;
-            if (mine >= number) continue;
-            const u32 key = key_at<L, First>(from, begin + mine, keys);  // once more: registers are for blocks
-            const u32 place = First ? begin + mine : from.places[begin + mine];
-            memory.tile[swizzled(ranks.place(at[i] >> 16, at[i] & 0xffff))] = {key, place};
+        for (int first = 0; first < Items; first += Again) {  // once more: there are registers for a few at a time
+            KeyPlace some[Again];
+#pragma unroll
+            for (int i = 0; i < Again; i++) {
+                const u32 mine = lane_first + (first + i) * 32;
+                if (mine >= number) continue;
+                some[i].key = key_at<L, First>(from, begin + mine, keys);
+                some[i].place = First ? begin + mine : from.places[begin + mine];
+            }
+#pragma unroll
+            for (int i = 0; i < Again; i++) {
+                const u32 put = at[first + i];
+                if (lane_first + (first + i) * 32 < number) memory.tile[swizzled(ranks.place(put >> 16, put & 0xffff))] = some[i];
+            }
         }
         __syncthreads();
         for (u32 i = threadIdx.x; i < number; i += Threads) {

@@ -100,6 +100,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 3) bins_tiles
 #pragma unroll
             for (int j = 0; j < V; j++) at[i][j] = grouper.of(labels.at[j]) << 16;
         }
+        Pack<In, V> packs[Loads];
+#pragma unroll
+        for (int i = 0; i < Loads; i++)
+            if (begin + first + i * 32 < share.last) packs[i] = share.elements(begin + first + i * 32);
         split.ranks.clear();
         u32 together = 0;  // a bit for each step in which all lanes are of one group
 #pragma unroll
@@ -117,10 +121,8 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 3) bins_tiles
         typename Op::Acc acc = Op::start();
 #pragma unroll
         for (int i = 0; i < Loads; i++) {
-            const u64 slot = begin + first + i * 32;
-            const bool is_there = slot < share.last;
-            Pack<In, V> x;
-            if (is_there) x = share.elements(slot);
+            const Pack<In, V>& x = packs[i];
+            const bool is_there = begin + first + i * 32 < share.last;
 #pragma unroll
             for (int j = 0; j < V; j++) {
                 const u32 group = at[i][j] >> 16, place = (first + i * 32) * V + j;
