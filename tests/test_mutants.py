@@ -669,7 +669,9 @@ MUTANTS = [
         "? Width ",
     ),
     Mutant("one plane for all", "copies of transposes", "contiguous_turned(", "task.row.at(plane)", "task.row.at(0)"),
-    Mutant("barrier dropped before a turned tile is written", "copies of transposes", "contiguous_turned(", BARRIER, nth=1),
+    Mutant(
+        "barrier dropped before a tile is turned back", "copies of transposes", "contiguous_turned(", BARRIER, nth=1
+    ),
     Mutant("one row's place for all", "copies of transposes", "contiguous_turned(", "offsets[i])", "offsets[0])"),
 ]
 

@@ -18,7 +18,7 @@ THREADS = 256
 LOADS = 4  # of 16 bytes, at most, that a thread has in flight; units that lie apart are as many loads each
 BLOCKS = 4224  # that go round
 TILE = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 256}  # units of a tile, by their bytes
-WIDTHS = (8, 16, 32, 64)  # of it, along the axis that is read: the first that leaves room for the axis, or for as many rows
+WIDTHS = (8, 16, 32, 64)  # of it, along the axis that is read: the first with room for it, or that makes a square
 FULL = 0.3  # of a tile, at least, or it is not worth its barriers
 UNITS = {1: "u8", 2: "u16", 4: "u32", 8: "u64", 16: "uint4"}
 
