@@ -220,8 +220,7 @@ def test_windows_fit_and_limbs_of_floats_are_no_fewer_than_there_is_room_for(roo
         ("sum", "c16"),
     ):
         op = cuda(name, dtype)
-        are_many = lambda k: k > 0 and not plans.window_ranges(op, rows(k), room)  # noqa: E731
-        most = bisect_left(range(1_000_000), True, key=are_many) - 1
+        most = bisect_left(range(1, 1_000_000), True, key=lambda k, op=op: not plans.window_ranges(op, rows(k), room))
         for groups in (10, 700, most):
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(plans, "gpu", lambda device: Gpu(room, 132))
