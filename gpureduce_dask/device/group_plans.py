@@ -48,9 +48,9 @@ WINDOW_MORE = (2, 14)  # limbs of a sum besides the middle one and those of lowe
 WINDOW_BATCH = 8  # elements a thread has at hand, at most, and as many on their way: it has 64 registers
 WINDOW_SHARE = 2**21  # elements a block, at most: numbers.cuh counts on it
 WINDOW_MOST = 2**30  # elements of a row: two squares each fit a word in memory, 32 bits from the next
-# Ranges of groups, at most: as many blocks read an element. H200, 2026-11-30, us by ranges and by a sort of 2^26 labels:
-# means of uint8 into 100,000 groups 620 and 3,575, sums of float64 1,303 and 3,988; var of float64 into 30,000, in 16
-# ranges, 6,141 and 3,749
+# Ranges of groups, at most: as many blocks read an element. H200, 2026-11-30, us by ranges and by a sort, 2^26 labels
+# at random: means of uint8 into 100,000 groups 620 and 3,575, sums of float64 1,303 and 3,988; var of float64 into
+# 30,000, in 16 ranges, 6,141 and 3,749
 WINDOW_RANGES = 4
 WINDOW_READ = 100  # or as many as read no more bytes, of an element, its label and each sum
 WINDOW_LEAST = 2  # elements of a group, at least, for each block that adds it to memory, and for each word it has there
