@@ -44,41 +44,46 @@ template <int Dims> struct Odometer {
     }
 };
 
-// Any thread calls. COPIED bytes from one unit on, whose lines are no shorter, of units side by side: those of its line, and of
-// the next where it ends among them. Unaligned, where what lies beside them belongs to the array, too.
+// Any thread calls. COPIED bytes of units side by side, at any multiple of one: of those that are no part of the array, any.
+template <class Unit> GR_HD Pack<Unit, COPIED / sizeof(Unit)> load_near(const Task<1>& task, const u8* from) {
+    const int n = COPIED / sizeof(Unit);
+    const i64 at = from - task.base[0].a;
+    if (at >= task.low_a + COPIED && at + 2 * COPIED <= task.high_a) return load_unaligned<Unit, n>(from);
+    Pack<Unit, n> units;
+#pragma unroll
+    for (int i = 0; i < n; i++) {
+        const i64 byte = at + i * (i64)sizeof(Unit);
+        if (byte >= task.low_a && byte < task.high_a) units.at[i] = ((const Unit*)from)[i];
+    }
+    return units;
+}
+
+// Any thread calls. COPIED bytes from one unit on, of lines of units side by side: those of its line, and of the next ones where it
+// ends among them, which are loaded as if they went on before their begin.
 template <class Unit, int Dims> GR_HD Pack<Unit, COPIED / sizeof(Unit)> load_across(Odometer<Dims>& next) {
     const int n = COPIED / sizeof(Unit);
-    auto load = [&](const u8* from) {
-        const i64 at = from - next.task.base[0].a;
-        if ((u64)from % COPIED == 0 && at >= next.task.low_a && at + COPIED <= next.task.high_a) return load_pack<Unit, n>(from);
-        if (at >= next.task.low_a + COPIED && at + 2 * COPIED <= next.task.high_a) return load_unaligned<Unit, n>(from);
-        Pack<Unit, n> units;
+    Pack<Unit, n> units = load_near<Unit>(next.task, next.from);
+    u64 done = next.task.length - next.at;
+#pragma unroll 1
+    for (; done < n; done += next.task.length) {
+        next.from += (next.task.length - next.at) * sizeof(Unit);
+        next.at = next.task.length;
+        next.end_line();
+        const Pack<Unit, n> later = load_near<Unit>(next.task, next.from - done * sizeof(Unit));
 #pragma unroll
-        for (int i = 0; i < n; i++)
-            if (at + i * (i64)sizeof(Unit) >= next.task.low_a && at + i * (i64)sizeof(Unit) < next.task.high_a)
-                units.at[i] = ((const Unit*)from)[i];
-        return units;
-    };
-    const u64 left = next.task.length - next.at;
-    Pack<Unit, n> units = load(next.from);
-    if (left >= n) return units;
-    next.from += left * sizeof(Unit);
-    next.at += left;
-    next.end_line();
-    const Pack<Unit, n> later = load(next.from - left * sizeof(Unit));
-#pragma unroll
-    for (int i = 0; i < n; i++) units.at[i] = i < (int)left ? units.at[i] : later.at[i];
+        for (int i = 0; i < n; i++) units.at[i] = i < (int)done ? units.at[i] : later.at[i];
+    }
     return units;
 }
 
 // Grid: any number of blocks. `runs` units in all, in lines that begin where the Dims dimensions of `row` say. A thread writes
 // COPIED bytes at a time.
 template <class Unit, int Dims, int Threads, int Loads>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __grid_constant__ Task<1> task) {
+__global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) contiguous_lines(const __grid_constant__ Task<1> task) {
     const int n = COPIED / sizeof(Unit);
     typedef Pack<Unit, n> Copied;
     const u64 whole = task.runs / n, step = (u64)gridDim.x * Threads;
-    const bool is_together = task.step_a == sizeof(Unit) && task.length >= n;
+    const bool is_together = task.step_a == sizeof(Unit);
     auto take = [&](u64 pack, Copied& to) {
         Odometer<Dims> next(task, pack * n);
         if (is_together) {

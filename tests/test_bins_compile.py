@@ -56,6 +56,9 @@ def h200(monkeypatch):
     monkeypatch.setattr(plans, "gpu", lambda device: Gpu(227 * 1024, 132))
 
 
+TILES = "bins_tiles<Prod<Value<f32, f64>>, i32, 4, false, 256, 4, 128>"
+
+
 def rows(groups, indexed=False, label="i32", vector=4, length=2**28, inner=1):
     return plans.Rows(1, length, inner, groups, label, vector, (Dim(length, 0, 0, 1),) if indexed else ())
 
@@ -97,6 +100,19 @@ def kernels():
             yield plans.scattered(plans.EXACT, op, some).kernel
         if name == "count_nonzero":
             yield plans.scattered(plans.ATOMIC, op, some).kernel
+
+
+@pytest.mark.parametrize("kernel", ["bins_sort_split<i32, false, 256, 16>", "bins_sort_block<i32, 256, 16>", TILES])
+def test_shared_memory_is_known_as_such(kernel):
+    """Where the compiler does not see what memory a pointer is to, an access takes the way of the GPU's memory."""
+    nvrtc = pytest.importorskip("cupy_backends.cuda.libs.nvrtc")
+    text, options = compiler._program_and_options(kernel, "compute_90", "")
+    program = nvrtc.createProgram(text, "kernel.cu", (), ())
+    nvrtc.addNameExpression(program, kernel)
+    nvrtc.compileProgram(program, options)
+    accesses = re.findall(r"\s((?:ld|st|atom|red)\.[a-z0-9_.:]+)", nvrtc.getPTX(program))
+    assert any(".shared." in access for access in accesses)
+    assert not [access for access in accesses if not re.search("shared|global|param|local", access)]
 
 
 @pytest.mark.parametrize(("arch", "step"), [("sm_90", 12), *(slow(arch, 1) for arch in ARCHITECTURES)])

@@ -651,8 +651,8 @@ MUTANTS = [
     Mutant("a pack stays in its line", "copies", "void move()", "if (++at == task.length) end_line()", "++at"),
     Mutant("dimensions do not end", "copies", "void end_line()", "digits[d] = 0", "digits[d] = 1"),
     Mutant("units of any step lie side by side", "copies", "contiguous_lines(", "task.step_a == sizeof(Unit)", "true"),
-    Mutant("a line goes on behind its end", "copies", "load_across(", "if (left >= n) ", ""),
-    Mutant("the next line's units from its end on", "copies", "load_across(", "i < (int)left", "i <= (int)left"),
+    Mutant("a line goes on behind its end", "copies", "load_across(", "for (; done < n;", "for (; false;"),
+    Mutant("the next line's units from its end on", "copies", "load_across(", "i < (int)done", "i <= (int)done"),
     Mutant("barrier dropped before a tile is turned", "copies of transposes", "contiguous_turned(", BARRIER),
     Mutant(
         "a tile's rows past the end",

@@ -15,7 +15,7 @@ from .task import Work
 # of rows of 1000 319 and 135, (n, 153).T 1012 and 87, (n, 5, 7) to (n, 7, 5) 320 and 243; float32 83 and 54, 83 and 44,
 # 130 and 65, 84 and 81; float64 49 and 53, 44 and 41, 74 and 49, 44 and 40.
 THREADS = 256
-LOADS = 4  # of 16 bytes, at most, that a thread has in flight; units that lie apart are as many loads each
+LOADS = 4  # of 16 bytes that a thread has in flight; one of narrow units, which take more registers
 BLOCKS = 4224  # that go round
 TILE = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 256}  # units of a tile, by their bytes
 WIDTHS = (8, 16, 32, 64)  # of it, along the axis that is read: the first with room for it, or that makes a square
@@ -96,7 +96,7 @@ def plan(dims: tuple[Dim, ...], unit: int) -> Launch:
         name = f"contiguous_turned<{UNITS[unit]}, {width}, {height}, {THREADS}>"
         return Launch(name, blocks, work, nbytes, threads=THREADS)
     count = math.prod(dim.size for dim in dims)
-    loads = 1 if last.a != unit and unit < 4 else LOADS
+    loads = 1 if unit < 4 else LOADS
     blocks = min(BLOCKS, max(1, -(-count * unit // (16 * THREADS * loads))))
     spans = [dim.a * (dim.size - 1) for dim in dims]
     low, high = sum(n for n in spans if n < 0), sum(n for n in spans if n > 0) + unit

@@ -232,9 +232,10 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
     if rows.inner > 1 or not (op.commutative or word or in_tiles):
         return PIECES
     fits = best_columns(op, rows.groups, room)
-    if fits and rows.length >= max(BEST_LEAST, in_tiles * fits * rows.groups):
-        return BEST
     each = (rows.groups + 1) * op.state_bytes
+    is_slow = word is not None and word.count * word.nbytes > 8 and each * 256 <= PRIVATE_FULL  # to raise
+    if fits and not is_slow and rows.length >= max(BEST_LEAST, in_tiles * fits * rows.groups):
+        return BEST
     if op.commutative and (
         each * 256 <= PRIVATE_FULL or (adds_several_floats(op) and each * 128 <= PRIVATE_SHARE * PRIVATE_BYTES)
     ):

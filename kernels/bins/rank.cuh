@@ -4,7 +4,8 @@
 #include "../core/shared.cuh"
 #include "../core/types.cuh"
 
-GR_HD u8* aligned_behind(const void* end) { return (u8*)(((u64)end + 15) / 16 * 16); }
+// The next multiple of 16 bytes of shared memory: counted from its start, so that the compiler knows that it is shared memory.
+GR_HD u8* aligned_behind(const void* end) { return GR_SHARED + ((const u8*)end - GR_SHARED + 15) / 16 * 16; }
 
 // All threads of the block call, Warps of them times 32. The sum of what threads before this one gave. `sums` has a word
 // for each warp. One block barrier.
