@@ -76,17 +76,16 @@ template <class Unit, int Dims> GR_HD Pack<Unit, COPIED / sizeof(Unit)> load_acr
     return units;
 }
 
-// Grid: any number of blocks. `runs` units in all, in lines that begin where the Dims dimensions of `row` say. A thread writes
-// COPIED bytes at a time.
-template <class Unit, int Dims, int Threads, int Loads>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) contiguous_lines(const __grid_constant__ Task<1> task) {
+// Grid: any number of blocks. `runs` units in all, in lines that begin where the Dims dimensions of `row` say; Together: units of a
+// line lie side by side. A thread writes COPIED bytes at a time.
+template <class Unit, int Dims, bool Together, int Threads, int Loads>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) contiguous_lines(const __grid_constant__ Task<1> task) {
     const int n = COPIED / sizeof(Unit);
     typedef Pack<Unit, n> Copied;
     const u64 whole = task.runs / n, step = (u64)gridDim.x * Threads;
-    const bool is_together = task.step_a == sizeof(Unit);
     auto take = [&](u64 pack, Copied& to) {
         Odometer<Dims> next(task, pack * n);
-        if (is_together) {
+        if constexpr (Together) {
             to = load_across<Unit>(next);
         } else if (next.at + n <= task.length) {
 #pragma unroll

@@ -110,7 +110,7 @@ def test_shared_memory_is_known_as_such(kernel):
     program = nvrtc.createProgram(text, "kernel.cu", (), ())
     nvrtc.addNameExpression(program, kernel)
     nvrtc.compileProgram(program, options)
-    accesses = re.findall(r"\s((?:ld|st|atom|red)\.[a-z0-9_.:]+)", nvrtc.getPTX(program))
+    accesses = re.findall(r"\s((?:ld|st|atom|red)\.[a-z0-9_.:]+)", nvrtc.getPTX(program).decode())
     assert any(".shared." in access for access in accesses)
     assert not [access for access in accesses if not re.search("shared|global|param|local", access)]
 

@@ -9,13 +9,13 @@ from . import launch
 from .layout import MAX_DIMS, Dim, merged
 from .plan_cache import Plans
 from .plans import Launch
-from .task import Work
+from .task import Work, flag
 
 # H200, 2026-11-27, 64 MiB, by CuPy and by these kernels, us, of 36 that a copy takes: uint8 [::2] 319 and 83, [:, 1:-1]
 # of rows of 1000 319 and 135, (n, 153).T 1012 and 87, (n, 5, 7) to (n, 7, 5) 320 and 243; float32 83 and 54, 83 and 44,
 # 130 and 65, 84 and 81; float64 49 and 53, 44 and 41, 74 and 49, 44 and 40.
 THREADS = 256
-LOADS = 4  # of 16 bytes that a thread has in flight; one of narrow units, which take more registers
+LOADS = 2  # of 16 bytes that a thread has in flight; one of narrow units, which take more registers
 BLOCKS = 4224  # that go round
 TILE = {1: 4096, 2: 4096, 4: 1024, 8: 1024, 16: 256}  # units of a tile, by their bytes
 WIDTHS = (8, 16, 32, 64)  # of it, along the axis that is read: the first with room for it, or that makes a square
@@ -101,5 +101,6 @@ def plan(dims: tuple[Dim, ...], unit: int) -> Launch:
     spans = [dim.a * (dim.size - 1) for dim in dims]
     low, high = sum(n for n in spans if n < 0), sum(n for n in spans if n > 0) + unit
     work = Work(runs=count, length=last.size, slots=last.size, row=dims[:-1], step_a=last.a, low_a=low, high_a=high)
-    name = f"contiguous_lines<{UNITS[unit]}, {max(1, len(dims) - 1)}, {THREADS}, {loads}>"
+    shape = f"{max(1, len(dims) - 1)}, {flag(last.a == unit)}, {THREADS}, {loads}"
+    name = f"contiguous_lines<{UNITS[unit]}, {shape}>"
     return Launch(name, blocks, work, threads=THREADS)

@@ -64,7 +64,9 @@ LEAST_SLOTS = 4  # that a thread of a block takes
 PIECE = 4096  # elements of a group that one warp folds, and sub-warps of fewer lanes in proportion
 DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
-SORT_BLOCKS = 528  # that share them
+SORT_BLOCKS = (
+    1056  # that share them. H200, 2026-11-30, kurtosis of 2^25 float32 into 4,000 groups 1,212 us, with 528 1,320
+)
 SORT_ROWS = 8  # from which on they share a sort of their labels, rather than that each element is added in memory
 SORT_WORDS = 8  # times the bytes of a row and its labels that words of exact sums may take before labels are sorted
 SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
