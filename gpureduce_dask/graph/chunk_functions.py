@@ -15,8 +15,7 @@ from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
 from . import meta, reduce_tasks
-from .apply import bind
-from .arguments import Axes, key_prefix
+from .arguments import Axes, bind, key_prefix
 
 
 def reduction_functions(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:

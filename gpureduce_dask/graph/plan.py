@@ -18,8 +18,7 @@ from ..operators.monoid import Monoid
 from ..parameters import ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public
 from . import fusion, meta
-from .apply import align, bind, operands
-from .arguments import bytes_of_largest
+from .arguments import align, bind, bytes_of_largest, operands
 from .meta import belongs_to_stock
 from .reduce import Tree, build_tree
 from .sources import HandleSource, LazySource

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
+from operator import getitem
 from typing import Any
 
 import dask
@@ -18,24 +18,38 @@ from dask.highlevelgraph import HighLevelGraph
 from .. import planner
 from ..distributed import private, workers
 from ..distributed.handles import Coords
-from ..distributed.private import List, Task, TaskRef
-from ..operators.monoid import Bound
+from ..distributed.private import List, Task, TaskRef, write_to
+from ..operators import table as operators
+from ..operators.monoid import Bound, Monoid
 from ..operators.product_monoid import Product
-from . import deferred, fusion, meta, reduce_tasks, sources, views
+from . import (
+    array_expressions,  # noqa: F401  # by which public functions are called
+    deferred,
+    fusion,
+    meta,
+    reduce_tasks,
+    sources,
+    views,
+)
 from . import graph_arrays as da
 from .arguments import (
     FAN_IN,
     Axes,
+    align,
+    as_dask,
+    bind,
     fan_in,
     group_size,
     key_prefix,
     needs_places,
     normalise_axes,
+    operands,
     place_chunks,
     refuse_empty,
     stages,
 )
 from .fusion import Tasks, TaskWriter
+from .meta import belongs_to_stock, call, foreign
 from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups, slices_of
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
@@ -186,7 +200,7 @@ class Tree:
         if len(groups) == 1:
             return {groups[0]: self._add(groups[0])}
         ref = self._add(join_groups(groups))
-        return {group: Task(None, operator.getitem, ref, i) for i, group in enumerate(groups)}
+        return {group: Task(None, getitem, ref, i) for i, group in enumerate(groups)}
 
     def _of_sets(self, source: Source, sets: list[list[tuple[Coords, list[GroupTask]]]]) -> Tree:
         """For each set of slices a task a worker, one that completes their results, and one for each block of these."""
@@ -327,3 +341,45 @@ def _slices_as_array(chunks: tuple[tuple[int, ...], ...]) -> Any:
     for coords in np.ndindex(*found.shape):
         found[coords] = tuple(slice(*at[i : i + 2]) for at, i in zip(ends, coords, strict=True))
     return da.from_array(found, chunks=1)
+
+
+# ---- from what a caller passes
+
+
+def apply(
+    op: str | Monoid,
+    *inputs: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    name: str | None = None,
+    group: int | None = None,
+    **options: Any,
+) -> Any:
+    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's.
+
+    ``group`` is how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's
+    ``finalise``.
+    """
+    monoid = operators.get(op)
+    name = name or monoid.name
+    arrays = tuple(as_dask(name, x) for x in inputs)
+    places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
+    if belongs_to_stock(monoid.name, arrays, dtype):
+        if isinstance(op, Monoid):
+            raise foreign(name, arrays)
+        return call(name, arrays, dtype=dtype, out=out, **places, **options)
+    if op == "ptp" and arrays[0].dtype.kind == "c":  # whose ends are found by position: two states, not one
+        high, low = (apply(end, *arrays, **places, group=group, name=name) for end in ("max", "min"))
+        return write_to(out, high - low)
+    bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
+    result = build_tree(align(name, arrays), bound, axis, keepdims, split_every, name, group).array
+    return write_to(out, result)
+
+
+def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
+    """:func:`apply` with all inputs in one argument: an array, or a tuple of them for a monoid of arity 2."""
+    monoid = operators.get(op)
+    return apply(op, *operands(monoid.name, monoid, x), **arguments)
