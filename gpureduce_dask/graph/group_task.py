@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
@@ -22,9 +22,9 @@ from ..distributed.handles import Coords, Handle
 from ..distributed.private import Alias, GraphNode, Task, TaskRef
 from ..operators.monoid import Bound
 from . import deferred
+from .layers import Key, sources_first
 from .reduce_tasks import Folding, GroupLayout, combine, made, reduce_chunk, reduce_chunks
 
-Key = Any
 Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
 T = TypeVar("T")
 Making = Generator[Upload, None, T]  # of a value: it stops where a copy to a GPU is needed that may not be finished
@@ -214,7 +214,7 @@ def execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *giv
 
 def _execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Making[Any]:
     values = dict(zip(names, given, strict=True))
-    order = list(_sources_first(inner, out))
+    order = list(sources_first(out, inner))
     uses = Counter(key for each in order for key in each.dependencies)
     yield from _make_all(order, values, uses)
     return values[out]
@@ -243,19 +243,6 @@ def _argument(value: Any, have: dict[Key, Any]) -> Making[Any]:
     if isinstance(value, TaskRef):
         return have[value.key]
     return (yield from _value(value, have)) if isinstance(value, GraphNode) else value
-
-
-def _sources_first(graph: Mapping[Key, GraphNode], out: Key) -> Iterator[GraphNode]:
-    """The tasks that one result needs, each after those that it needs itself."""
-    ahead, done = [(out, False)], set()
-    while ahead:
-        key, is_ready = ahead.pop()
-        if is_ready:
-            yield graph[key]
-        elif key not in done:
-            done.add(key)
-            ahead.append((key, True))
-            ahead.extend((need, False) for need in graph[key].dependencies if need in graph)
 
 
 def _drop(keys: Iterable[Key], uses: Counter[Key], have: dict[Key, Any]) -> None:

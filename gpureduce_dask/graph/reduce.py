@@ -48,7 +48,7 @@ from .arguments import (
     refuse_empty,
     stages,
 )
-from .fusion import Tasks, TaskWriter
+from .layers import Tasks, TaskWriter
 from .meta import belongs_to_stock, call, foreign
 from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups, slices_of
 

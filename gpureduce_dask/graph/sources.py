@@ -24,8 +24,9 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
-from . import deferred, fusion, meta, reduce_tasks
+from . import deferred, meta, reduce_tasks
 from .arguments import Axes, bytes_of_largest, needs_places, place_chunks, stages
+from .layers import GroupNode, PlacedGroupNode
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
 BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
@@ -175,7 +176,7 @@ def join_groups(groups: list[GroupTask]) -> GroupTask:
     bound = first.run.keywords["bound"]  # type: ignore[attr-defined]
     run = partial(reduce_tasks.combine_each, bound=bound, sizes=chunks)
     refs = [ref for group in groups for ref in group.takes[0]]
-    return GroupTask(run, (refs,), first.worker, sum(chunks), fusion.PlacedGroupsNode)
+    return GroupTask(run, (refs,), first.worker, sum(chunks), PlacedGroupNode)
 
 
 class Source:
@@ -304,7 +305,7 @@ class LazySource(Source):
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         name = self.partials.name
         refs = [TaskRef((name, *members[i])) for i in group.members]
-        kind = fusion.GroupNode if self.holders is None else fusion.PlacedGroupNode
+        kind = GroupNode if self.holders is None else PlacedGroupNode
         run = partial(reduce_tasks.combine, bound=self.reduction.bound)
         return GroupTask(run, (refs,), group.worker, len(group.members), kind)
 
