@@ -170,12 +170,13 @@ def move_in_chains(
     for groups in _groups_of_same_chunks(graph, [group for group, _ in flat.values()], users):
         bundle = _Bundle(groups, graph, users, wanted)
         replaced = {key for group in groups for key in flat[group.key][1]}
-        if replaced and not bundle.inside.issuperset(bundle.members()):  # what is not made here had better be combined
+        # What is not made here had better be combined.
+        if replaced and not bundle.inside.keys() >= set(bundle.members()):
             groups = [cast(GroupNode, graph[group.key]) for group in groups]
             bundle, replaced = _Bundle(groups, graph, users, wanted), set()
         if not bundle.inside:
             apart.update(group.key for group in groups if _is_only_combined(group, users, wanted))
-        for key in bundle.inside | replaced:
+        for key in bundle.inside.keys() | replaced:
             del fused[key]
         bundles.append(bundle)
     for several in _batches(bundles, groups_per_task):
@@ -308,17 +309,18 @@ class _Bundle:
     barred: set[Key] = field(default_factory=set)  # members that stay tasks of their own
 
     @cached_property
-    def inside(self) -> set[Key]:
+    def inside(self) -> Graph:
         """The tasks that move in, less the chains that would bring too much from elsewhere."""
-        needs = [key for group in self.groups for key in group.dependencies]
+        wanted = [key for group in self.groups for key in group.dependencies]
         while True:
-            inside = needed_alone(needs, self.graph, self.users, self._may_move)
-            chains = {m: self._chain_of(m, inside) for m in self.members() if m in inside}
-            chunks = [
-                {key for m in members if m in chains for key in chains[m][1]}
-                for members in zip(*(group.members for group in self.groups), strict=True)
-            ]
-            counts = Counter(key for needs in chunks for key in needs)
+            inside = {key: self.graph[key] for key in needed_alone(wanted, self.graph, self.users, self._may_move)}
+            chains = {m: {node.key: node for node in sources_first(m, inside)} for m in self.members() if m in inside}
+            needs = {
+                m: {need for node in chain.values() for need in node.dependencies if need not in chain}
+                for m, chain in chains.items()
+            }
+            each = zip(*(group.members for group in self.groups), strict=True)
+            counts = Counter(key for members in each for key in set().union(*(needs.get(m, ()) for m in members)))
             local = {key for key in counts if self._is_in_memory(key)}
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
             waits = {key for key, n in few.items() if n == 1}
@@ -327,9 +329,7 @@ class _Bundle:
                 alone = [key for key in most if key in waits]
                 most = [key for key in most if key not in waits][:SHARED_BY_PROCESSES] + alone[:ALONE_BY_PROCESSES]
             fit = local.union(most)
-            unfit = {
-                m for m, (steps, needs) in chains.items() if not needs <= fit or not self._makes_chunk(steps, waits)
-            }
+            unfit = {m for m, chain in chains.items() if not (needs[m] <= fit and _makes_chunk(chain, waits))}
             if not unfit:
                 return inside
             self.barred |= unfit
@@ -344,24 +344,6 @@ class _Bundle:
     def _may_move(self, key: Key) -> bool:
         node = self.graph[key]
         return not (isinstance(node, DataNode) or node.block_fusion or key in self.wanted or key in self.barred)
-
-    def _chain_of(self, member: Key, inside: set[Key]) -> tuple[set[Key], set[Key]]:
-        """A member's chain, and what it needs from elsewhere."""
-        steps, ahead = {member}, [member]
-        needs: set[Key] = set()
-        while ahead:
-            for key in self.graph[ahead.pop()].dependencies - steps - needs:
-                if key in inside:
-                    steps.add(key)
-                    ahead.append(key)
-                else:
-                    needs.add(key)
-        return steps, needs
-
-    def _makes_chunk(self, steps: set[Key], waits: set[Key]) -> bool:
-        """False for a chain that only works on a chunk that another task makes: as a task of its own it sets that free
-        as soon as it is made, and does not hold it until the last chunk of the group is made."""
-        return any(not self.graph[key].dependencies & (steps | waits) for key in steps)
 
     def _is_in_memory(self, key: Key) -> bool:
         """True for what lies in the graph itself, or on the worker that the group is sent to."""
@@ -390,21 +372,23 @@ class _Bundle:
                 yield number, member, tuple(self._chain(member, done))
 
     def _chain(self, member: Key, done: set[Key]) -> Iterator[GraphNode]:
-        for node in sources_first(member, self._moved):
+        for node in sources_first(member, self.inside):
             for key in (node.key, *self._cuts(node.key)):
                 if key not in done:
                     done.add(key)
                     yield self.graph[key]
-
-    @cached_property
-    def _moved(self) -> Graph:
-        return {key: self.graph[key] for key in self.inside}
 
     def _cuts(self, key: Key) -> list[Key]:
         """The slices of a chunk of which nothing else is needed, by any of the members: dask copies small ones, and the
         chunk need not stay for the last of them."""
         cuts = sorted(self.users[key], key=str)
         return cuts if all(u in self.inside and _is_cut(self.graph[u]) for u in cuts) else []
+
+
+def _makes_chunk(chain: Graph, waits: set[Key]) -> bool:
+    """False for a chain that only works on a chunk that another task makes: as a task of its own it sets that free as
+    soon as it is made, and does not hold it until the last chunk of the group is made."""
+    return any(node.dependencies.isdisjoint(chain.keys() | waits) for node in chain.values())
 
 
 def _batches(bundles: Iterable[_Bundle], groups_per_task: Mapping[Any, int]) -> Iterator[list[_Bundle]]:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ from .arguments import Axes, empty_slice, shift_positions
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
 # would pass for a value.
 Partial = Any
+# Of stretches of chunks, by where each starts, where their order matters.
+Runs = dict[int, Partial]
 
 
 @deferred.reads
@@ -117,12 +119,10 @@ def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partia
     with chunk.keep_on_device():
         found = [run(*given) for run in runs]
     bound = runs[0].keywords["bound"]  # type: ignore[attr-defined]
-    kept = [each.partials if isinstance(each, Runs) else (each,) for each in found]
-    left = iter(chunk.small_to_host_together([partial for each in kept for partial in each], bound))
-    return [
-        Runs(each.starts, tuple(islice(left, len(each.partials)))) if isinstance(each, Runs) else next(left)
-        for each in found
-    ]
+    kept = [each if isinstance(each, dict) else {None: each} for each in found]
+    left = iter(chunk.small_to_host_together([partial for each in kept for partial in each.values()], bound))
+    near = [{start: next(left) for start in each} for each in kept]
+    return [each.get(None, each) for each in near]
 
 
 @faults.task
@@ -233,14 +233,6 @@ class GroupLayout:
             return None
         shape = self.shape
         return Places([Place(tuple(o if n else 0 for o, n in zip(at, shape, strict=True)), shape) for at in offsets])
-
-
-@dataclass(frozen=True)
-class Runs:
-    """Partials of stretches of chunks, by where each starts."""
-
-    starts: tuple[int, ...]
-    partials: tuple[Partial, ...]
 
 
 @dataclass
@@ -405,8 +397,9 @@ def _first_bad(error: Exception, alone: Iterable[Callable[[], Any]]) -> int | No
 
 def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial | Runs:
     """Chunks of a handle that travelled, which come one at a time."""
-    folding, partials = Folding(bound), []
-    for i in picks:
+    folding, runs = Folding(bound), Runs()
+    numbers = [start + i for start, length in layout.runs or () for i in range(length)]
+    for at, i in enumerate(picks):
         partial = reduce_chunks(
             [h.take([i]) for h in handles],
             bound,
@@ -417,10 +410,8 @@ def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound,
         if layout.runs is None:
             folding.add(partial)
         else:
-            partials.append(partial)
-    if layout.runs is None:
-        return merge(folding.pending(), bound)
-    return Runs(tuple(start + i for start, length in layout.runs for i in range(length)), tuple(partials))
+            runs[numbers[at]] = partial
+    return runs if layout.runs is not None else merge(folding.pending(), bound)
 
 
 def _reduce(
@@ -428,11 +419,11 @@ def _reduce(
 ) -> Partial | Runs:
     if layout.runs is None:
         return _reduce_run(blocks, bound, offsets, layout)
-    partials, i = [], 0
-    for _, length in layout.runs:
-        partials.append(_reduce_run(blocks[i : i + length], bound, offsets[i : i + length], layout))
+    runs, i = Runs(), 0
+    for start, length in layout.runs:
+        runs[start] = _reduce_run(blocks[i : i + length], bound, offsets[i : i + length], layout)
         i += length
-    return Runs(tuple(start for start, _ in layout.runs), tuple(partials))
+    return runs
 
 
 def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], layout: GroupLayout) -> Partial:
@@ -447,5 +438,5 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
 
 def in_order(groups: list[Runs], *_awaited: Any, close: Callable[[list[Partial]], Any]) -> Any:
     """Runs of several groups, brought in order, to what ``close`` makes of them."""
-    pairs = [pair for group in groups for pair in zip(group.starts, group.partials, strict=True)]
-    return close([partial for _, partial in sorted(pairs, key=lambda pair: pair[0])])
+    runs = {start: partial for group in groups for start, partial in group.items()}
+    return close([runs[start] for start in sorted(runs)])

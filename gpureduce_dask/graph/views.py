@@ -12,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .. import planner
 from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
-from ..distributed.private import Alias, DataNode, Task, TaskRef
+from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, group_task, meta, sources
 from .arguments import Axes
 from .group_task import Chain, Piece
+from .layers import sources_first
 from .sources import GroupTask, Reduction
 
 LAYERS = 16  # of a graph, at most
@@ -81,9 +82,9 @@ class Candidate:
         axes = _axes_of(self.x.dask.layers, self.x.name, self.name, self.x.numblocks)
         if axes is not None:
             return {coords: (tuple(coords[a] for a in axes), ()) for coords in every}
-        graph, parts = self.x.dask.to_dict(), {}
+        tasks, parts = _tasks_of(self.x.dask.to_dict(), self.name), {}
         for coords in every:
-            each = _chain((self.x.name, *coords), self.name, graph)
+            each = _chain((self.x.name, *coords), self.name, tasks)
             if each is None or _form(each, self.functions) != self.form:
                 return None
             cuts = tuple(node.args[1] for node in each.nodes if node.func is deferred.SLICE)
@@ -99,7 +100,7 @@ def find_candidate(x: Any) -> Candidate | None:
         return None
     (name,), first = names, (x.name, *(0,) * x.ndim)
     functions = deferred.PLAIN if deferred.fuses() else frozenset()
-    chain = _chain(first, name, x.dask.cull({first}).to_dict())
+    chain = _chain(first, name, _tasks_of(x.dask.cull({first}).to_dict(), name))
     form = chain and _form(chain, functions)
     return None if chain is None or form is None else Candidate(x, name, chain, form, functions)
 
@@ -127,27 +128,24 @@ def _axes_of(layers: Mapping[str, Any], key: str, name: str, numblocks: Coords) 
     return found.pop() if len(found) == 1 else None
 
 
-def _chain(key: Any, name: str, graph: Mapping[Any, Any]) -> Chain | None:
-    """The tasks that make a chunk of one block of the array of this name; None where other blocks have a part in it."""
-    nodes: dict[Any, Task] = {}
-    sources = set()
-    ahead = [(key, False)]
-    while ahead:
-        at, is_ready = ahead.pop()
-        node = graph.get(at)  # none where a graph was made anew, as by clone, and layers do not say what they need
-        if isinstance(node, Alias):  # of a block that a slice has whole
-            node = Task(at, deferred.SLICE, TaskRef(node.target), (...,))
-        if at in nodes:
-            continue
-        if at[0] == name:
-            sources.add(at)
-        elif type(node) is not Task:
-            return None
-        elif is_ready:
-            nodes[at] = node
-        else:
-            ahead += [(at, True), *((need, False) for need in sorted(node.dependencies, key=str))]
-    return Chain(sources.pop(), key, tuple(nodes.values())) if len(sources) == 1 else None
+def _tasks_of(graph: Mapping[Any, Any], name: str) -> dict[Any, GraphNode]:
+    """The tasks of a graph but for the chunks of the array of this name. What stands for a block that a slice has whole
+    is a slice of it."""
+    found: dict[Any, GraphNode] = {}
+    for key, node in graph.items():
+        if isinstance(node, Alias):
+            node = Task(key, deferred.SLICE, TaskRef(node.target), (...,))
+        if type(node) is Task and key[0] != name:
+            found[key] = node
+    return found
+
+
+def _chain(key: Any, name: str, tasks: Mapping[Any, GraphNode]) -> Chain | None:
+    """The tasks that make a chunk of one block of the array of this name; None where others have a part in it. Layers
+    do not say what they need where a graph was made anew, as by clone."""
+    nodes = cast(tuple[Task, ...], tuple(sources_first(key, tasks)))
+    sources = [*{need for node in nodes for need in node.dependencies if need not in tasks}]
+    return Chain(sources[0], key, nodes) if len(sources) == 1 and sources[0][0] == name else None
 
 
 def _form(chain: Chain, functions: frozenset[Any]) -> Any:
