@@ -107,15 +107,15 @@ def _at_least(least: int, number: Any, name: str, received: str, expected: str, 
 
 
 def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
-    kept = [sizes for a, sizes in enumerate(chunks) if a not in stages(bound, tuple(map(len, chunks)), axes)[0]]
-    if any(math.isnan(n) for sizes in kept for n in sizes):
+    largest = bytes_of_largest(chunks, stages(bound, tuple(map(len, chunks)), axes)[0], bound)
+    if math.isnan(largest):
         return FAN_IN_UNKNOWN
-    fits = FAN_IN_BYTES // max(int(bytes_of_largest(kept, bound)), 1)
-    return min(max(fits, FAN_IN_LEAST), FAN_IN)
+    return min(max(FAN_IN_BYTES // max(int(largest), 1), FAN_IN_LEAST), FAN_IN)
 
 
-def bytes_of_largest(kept: Iterable[tuple[float, ...]], bound: Bound) -> float:
-    """Bytes of the largest partial, of the chunks' sizes along the kept axes."""
+def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
+    """Bytes of the largest partial of chunks that are reduced along some axes."""
+    kept = (sizes for a, sizes in enumerate(chunks) if a not in axes)
     return float(math.prod(max(sizes, default=0) for sizes in kept) * bound.cell_bytes)
 
 
@@ -130,11 +130,6 @@ def empty_slice(name: str, received: str) -> EmptyError:
     """The error for a slice that has no element, hence no answer."""
     expected = "at least one element in each slice (it has no identity)"
     return EmptyError(message(name, received, expected, "Drop the empty axes first."))
-
-
-def needs_places(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> bool:
-    """True where a chunk must know where in the whole array it lies."""
-    return bound.indexed and any(numblocks[a] > 1 for a in axes)
 
 
 def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...], ...]:

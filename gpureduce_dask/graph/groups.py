@@ -135,19 +135,9 @@ def _lines(
     inputs = []
     for i, (line, axis) in enumerate(zip(lines, axes, strict=True)):
         inputs += [_cut(name, da.asanyarray(line), x, (axis,), (shape[i],)), (i,)]
-    dtype = np.dtype(np.int64)
-    return da.blockwise(
-        _boxes,
-        tuple(range(len(axes))),
-        *inputs,
-        name=None,
-        sizes=sizes,
-        operation=name,
-        strict=strict,
-        dtype=dtype,
-        meta=np.empty((0,) * len(axes), dtype),
-        align_arrays=False,
-    ), (math.prod(sizes),)
+    options = {"sizes": sizes, "operation": name, "strict": strict}
+    along, dtype = tuple(range(len(axes))), np.dtype(np.int64)
+    return meta.blockwise(_boxes, along, *inputs, template=None, dtype=dtype, **options), (math.prod(sizes),)
 
 
 def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) -> Any:
@@ -280,18 +270,14 @@ def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequenc
     codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
     options = {} if deferred.fuses() else {"fuse": False}
     inds = tuple(range(x.ndim))
-    return da.blockwise(
+    return meta.blockwise(
         partial(_reduce_stretch, name=name, bound=bound, device=meta.promises_device(x._meta), **options),
         inds,
-        x,
-        inds,
-        codes,
-        (axis,),
+        *(x, inds, codes, (axis,)),
+        template=x._meta,
+        dtype=bound.result,
         name=f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, options)}",
         adjust_chunks={axis: tuple(map(len, groups))},
-        dtype=bound.result,
-        meta=meta.like(x._meta, x.ndim, bound.result),
-        align_arrays=False,
     )
 
 

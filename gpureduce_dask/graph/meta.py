@@ -6,7 +6,7 @@ A meta is an empty array that tells dask so; here one is made without touching a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,6 +98,12 @@ def _scalar_meta(dtype: DType) -> Any:
         return cupy.empty((), dtype)
     except cupy.cuda.runtime.CUDARuntimeError:
         return device_meta(0, dtype)
+
+
+def blockwise(run: Callable[..., Any], out: tuple[int, ...], *inputs: Any, template: Any, **options: Any) -> Any:
+    """dask's function of chunks as they lie, to ones of the kind that a meta promises."""
+    found = like(template, len(out), options["dtype"])
+    return da.blockwise(run, out, *inputs, meta=found, align_arrays=False, **options)
 
 
 def reduced(meta: Any, axis: Any, keepdims: bool, dtype: DType) -> Any:

@@ -221,17 +221,13 @@ def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
         remedy = "Call compute_chunk_sizes() first."
         raise ArgumentError(message("average", "unknown chunk sizes", "the same chunks in both", remedy))
     inds = tuple(range(x.ndim))
-    return da.blockwise(
+    return meta.blockwise(
         partial(reduce_tasks.broadcast_weights, axes=axes),
         inds,
-        x,
-        inds,
-        weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes)),
-        axes,
-        token="gr-average-weights",
+        *(x, inds, weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes)), axes),
+        template=x._meta,
         dtype=weights.dtype,
-        meta=meta.like(x._meta, x.ndim, weights.dtype),
-        align_arrays=False,
+        token="gr-average-weights",
     )
 
 

@@ -208,7 +208,7 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     known = tree.source.known if tree.source is not None else workers.current()
     handles = tree.source.to_make if isinstance(tree.source, HandleSource) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
-    partial = bytes_of_largest([sizes for a, sizes in enumerate(x.chunks) if a not in tree.order[0]], tree.bound)
+    partial = bytes_of_largest(x.chunks, tree.order[0], tree.bound)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
     shares = _shares(tree, read)

@@ -41,10 +41,8 @@ from .arguments import (
     fan_in,
     group_size,
     key_prefix,
-    needs_places,
     normalise_axes,
     operands,
-    place_chunks,
     refuse_empty,
     stages,
 )
@@ -146,7 +144,7 @@ class Tree:
         run = partial(reduce_tasks.reduce_whole, bound=self.bound, axes=self.axes, **options)
         extra = dict(enumerate(self.bound.extra, self.x.ndim))
         out = (*self.kept, *extra)
-        self.array = self._blockwise(run, self.name, out, self.bound.result, self.meta, self._inputs(), extra)
+        self.array = self._blockwise(run, out, self._inputs(), self.meta, new_axes=extra, name=self.name)
         return self
 
     def of_groups(self, source: Source) -> Tree:
@@ -245,15 +243,14 @@ class Tree:
 
     def _partials_of_chunks(self) -> Any:
         """The array of the partials of each chunk, with positions where the state has an index."""
-        inputs, shape = self._inputs(), None
-        if needs_places(self.bound, self.x.numblocks, self.axes):
-            sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
+        inputs = self._inputs()
+        if (sizes := self.reduction.sizes) is not None:
             slices = private.slices_of_blocks(sizes)
             inputs += (_slices_as_array(sizes) if slices is None else slices, self.inds)
-            shape = tuple(sum(s) for s in sizes)
-        run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.fuse_option)
+        options = {"shape": self.reduction.shape, **self.fuse_option}
+        run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], **options)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
-        return self._blockwise(run, self.writer.step_name("chunk"), self.inds, self.bound.state, state, inputs)
+        return self._blockwise(run, self.inds, inputs, state, name=self.writer.step_name("chunk"))
 
     def _narrow(self, refs: Sequence[Any], size: int) -> list[Any]:
         """Combine neighbours, level by level, until few enough are left for one task."""
@@ -306,27 +303,10 @@ class Tree:
         kept = ((1,) if a in self.axes else self.x.chunks[a] for a in self.kept)
         return (*kept, *((n,) for n in self.bound.extra))
 
-    def _blockwise(
-        self,
-        run: Callable[..., Any],
-        name: str,
-        out: Axes,
-        dtype: Any,
-        meta: Any,
-        inputs: Iterable[Any],
-        new_axes: dict[int, int] | None = None,
-    ) -> Any:
-        return da.blockwise(
-            run,
-            out,
-            *inputs,
-            name=name,
-            dtype=dtype,
-            meta=meta,
-            adjust_chunks={a: 1 for a in self.axes if a in out},
-            new_axes=new_axes,
-            align_arrays=False,
-        )
+    def _blockwise(self, run: Callable[..., Any], out: Axes, inputs: Iterable[Any], like: Any, **options: Any) -> Any:
+        """A task a chunk, which gives what is like a meta, of size 1 along the reduced axes."""
+        chunks = {a: 1 for a in self.axes if a in out}
+        return meta.blockwise(run, out, *inputs, template=like, dtype=like.dtype, adjust_chunks=chunks, **options)
 
 
 def _fan_in(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:

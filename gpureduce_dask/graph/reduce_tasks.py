@@ -48,10 +48,9 @@ def reduce_chunk(
     if lacks_answer(read[0], bound, axes):
         return None
     if deferred.is_group_task() and bound.monoid.commutative:
-        if deferred.are_inputs(read):
-            return deferred.UnreducedChunk(read, of, axes, place, is_input=True)
-        if size := _bytes_together(read, of, axes, place):
-            return deferred.UnreducedChunk(read, of, axes, place, size)
+        together = math.inf if deferred.are_inputs(read) else _bytes_together(read, of, axes, place)
+        if together:
+            return deferred.UnreducedChunk(read, of, axes, place, together)
     partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if deferred.is_group_task() else chunk.small_to_host(partial, bound)
@@ -241,8 +240,8 @@ class Folding:
 
     Chunks of a host of fewer bytes than their partial has wait until they have as many, and those that fall into groups
     until there are ``PENDING_BYTES`` at least: a state costs what it is made of a few elements or of many. Those of a
-    GPU wait until there are ``LAUNCH_BYTES``. Those that take no memory wait to the end: a launch reduces all of one
-    shape.
+    GPU wait until there are ``LAUNCH_BYTES``. Those that take no memory wait to the end, or for one of another kind:
+    a launch reduces all of one shape.
     """
 
     bound: Bound
@@ -251,13 +250,9 @@ class Folding:
     chunks: list[deferred.UnreducedChunk] = field(default_factory=list)  # behind the partials
     keys: list[Any] = field(default_factory=list)  # of these chunks
     waiting: int = 0  # bytes of them
-    inputs: dict[Bound, list[deferred.UnreducedChunk]] = field(default_factory=dict)  # that take no memory, by operator
     own: Partial = None  # the partial that was made of chunks here, and may be written to
 
     def add(self, found: Partial | deferred.UnreducedChunk, key: Any = None) -> None:
-        if isinstance(found, deferred.UnreducedChunk) and found.is_input:
-            self.inputs.setdefault(found.bound, []).append(found)
-            return
         if self.chunks and not (isinstance(found, deferred.UnreducedChunk) and found.follows(self.chunks[0])):
             self._reduce()
         if isinstance(found, deferred.UnreducedChunk):
@@ -276,9 +271,6 @@ class Folding:
     def pending(self) -> list[Partial]:
         """What is left to combine."""
         self._reduce()
-        inputs, self.inputs = self.inputs, {}
-        for chunks in inputs.values():
-            self.add(deferred.reduce_deferred(chunks))
         return self.partials
 
     def _reduce(self) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import accumulate, product
+from operator import getitem
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +26,7 @@ from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
 from . import deferred, meta, reduce_tasks
-from .arguments import Axes, bytes_of_largest, needs_places, place_chunks, stages
+from .arguments import Axes, bytes_of_largest, place_chunks, stages
 from .layers import GroupNode, PlacedGroupNode
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
@@ -82,24 +83,25 @@ class Reduction:
         """Bytes of the largest partial of host chunks. GPUs make theirs too fast for more tasks to be worth it."""
         if meta.promises_device(self.x._meta):
             return math.inf
-        return bytes_of_largest([sizes for a, sizes in enumerate(self.x.chunks) if a not in self.axes], self.bound)
+        return bytes_of_largest(self.x.chunks, self.axes, self.bound)
+
+    @cached_property
+    def sizes(self) -> tuple[tuple[int, ...], ...] | None:
+        """Sizes of chunks along the reduced axes and 0 along others, where positions matter."""
+        is_needed = self.bound.indexed and any(self.x.numblocks[a] > 1 for a in self.axes)
+        return place_chunks(self.bound.name, self.x.chunks, self.axes) if is_needed else None
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
         """The array's shape along the reduced axes and 0 along others, where positions matter."""
-        if not needs_places(self.bound, self.x.numblocks, self.axes):
-            return None
-        return tuple(sum(s) for s in place_chunks(self.bound.name, self.x.chunks, self.axes))
+        return None if self.sizes is None else tuple(map(sum, self.sizes))
 
     def offsets_of(self, chunks: Sequence[Coords]) -> list[Coords]:
         """The coordinates of the first elements of chunks, where positions matter."""
-        return [self._offsets[c] for c in chunks] if self.shape else [()] * len(chunks)
-
-    @cached_property
-    def _offsets(self) -> dict[Coords, Coords]:
-        sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
-        starts = [list(accumulate(s, initial=0)) for s in sizes]
-        return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
+        if not self.sizes:
+            return [()] * len(chunks)
+        starts = [[*accumulate(each, initial=0)] for each in self.sizes]
+        return [tuple(map(getitem, starts, c)) for c in chunks]
 
     def layout_of(self, stage: Axes, members: Any) -> reduce_tasks.GroupLayout:
         return reduce_tasks.GroupLayout(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
@@ -160,8 +162,7 @@ def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stag
         return []
     if any(len({group.worker for group in groups}) < len(homes) for _, groups in slices):
         return []
-    kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
-    largest = bytes_of_largest(kept, reduction.bound)
+    largest = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
     return planner.sets_of_slices(len(slices), source.known.total, len(homes), largest)
 
 
@@ -297,8 +298,7 @@ class LazySource(Source):
         if self.holders is not None or reduction.size or self.size < chunks or workers.are_processes():
             return 1
         slices = reduction.x.npartitions // chunks
-        kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
-        results = bytes_of_largest(kept, reduction.bound)
+        results = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
         known = reduction.chunk_bytes, reduction.partial_bytes, results
         return planner.slices_per_task(chunks, slices, self.known.total, *known)
 

@@ -24,7 +24,6 @@ from ..operators import table as operators
 from ..operators.moments import F4, centre
 from ..operators.monoid import Bound, DType, Monoid
 from ..operators.product_monoid import Product, product
-from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .arguments import as_dask, bind, key_prefix
 from .meta import belongs_to_stock, describe
@@ -205,13 +204,6 @@ def cut_statistic(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
     inds = tuple(range(packed.ndim))
     kept = inds if keepdims else tuple(a for a in inds if a not in tree.axes)
     drop, device = None if keepdims else tree.axes, meta.promises_device(tree.x._meta)
-    return da.blockwise(
-        partial(reduce_tasks.cut, bound=bound, offset=statistic.offset, drop=drop, device=device),
-        kept,
-        packed,
-        inds,
-        name=f"{key_prefix(bound.name)}-{tokenize(packed.name, statistic, keepdims)}",
-        dtype=bound.result,
-        meta=meta.like(tree.x._meta, len(kept), bound.result),
-        align_arrays=False,
-    )
+    run = partial(reduce_tasks.cut, bound=bound, offset=statistic.offset, drop=drop, device=device)
+    name = f"{key_prefix(bound.name)}-{tokenize(packed.name, statistic, keepdims)}"
+    return meta.blockwise(run, kept, packed, inds, template=tree.x._meta, dtype=bound.result, name=name)
