@@ -44,7 +44,6 @@ from .arguments import (
     normalise_axes,
     operands,
     refuse_empty,
-    stages,
 )
 from .layers import Tasks, TaskWriter
 from .meta import belongs_to_stock, call, foreign
@@ -90,19 +89,19 @@ def build_tree(
         source = sources.select_source(reduction, dry_run) or views.select_source(reduction, dry_run)
     if source is None:
         workers.current()  # raises where a worker lacks what the tasks need
-    if is_whole and (source is None or not _is_worth_sharing(source)):
+    # Whole, a result of slices of one chunk each takes no task for each chunk, where workers reduce all of theirs
+    # in a task a thread.
+    is_shared = (
+        source is not None
+        and source.known.client is not None
+        and x.npartitions >= MANY_A_THREAD * source.known.total
+        and size is None
+        and sources.partials_travel(reduction, reduction.order[0], 1)
+    )
+    if is_whole and not is_shared:
         return Tree(reduction, keepdims, key_prefix(name), split).one_chunk_a_slice()
     source = source or LazySource(reduction)
     return Tree(reduction, keepdims, key_prefix(name), split, (size, str(source.mark))).of_groups(source)
-
-
-def _is_worth_sharing(source: Source) -> bool:
-    """True for slices of one chunk each where workers had better reduce all of theirs in a task a thread: whole, such
-    a result then takes no task for each of its chunks."""
-    reduction, known = source.reduction, source.known
-    stage = stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
-    is_spread = known.client is not None and reduction.x.npartitions >= MANY_A_THREAD * known.total
-    return is_spread and not reduction.size and sources.partials_travel(reduction, stage, 1)
 
 
 class Tree:
@@ -130,7 +129,7 @@ class Tree:
         packed = isinstance(self.bound, Product)  # its result is a partial, on either side
         ndim = len(self.kept) + len(self.bound.extra)
         self.meta = meta.like(None if packed else self.x._meta, ndim, self.bound.result)
-        self.order = stages(self.bound, self.x.numblocks, self.axes)
+        self.order = reduction.order
         self.array: Any = None
         self.source: Source | None = None
         self.groups: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks

@@ -26,7 +26,7 @@ from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
 from . import deferred, meta, reduce_tasks
-from .arguments import Axes, bytes_of_largest, place_chunks, stages
+from .arguments import Axes, Chunks, bytes_of_largest, place_chunks, stages
 from .layers import GroupNode, PlacedGroupNode
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
@@ -71,6 +71,16 @@ class Reduction:
     @property
     def x(self) -> Any:
         return self.arrays[0]
+
+    @cached_property
+    def order(self) -> list[Axes]:
+        """The sets of axes that are reduced one after another."""
+        return stages(self.bound, self.x.numblocks, self.axes)
+
+    def counts(self, stage: Axes) -> tuple[int, int]:
+        """How many chunks a slice has, and how many slices there are."""
+        chunks = math.prod(self.x.numblocks[a] for a in stage)
+        return chunks, math.prod(n for a, n in enumerate(self.x.numblocks) if a not in stage)
 
     @cached_property
     def chunk_bytes(self) -> float:
@@ -120,7 +130,7 @@ def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coor
 def partials_travel(reduction: Reduction, stage: Axes, homes: int) -> bool:
     """True where each of so many workers may take the partials of all slices from every other. Those of slices of one
     chunk each are finished where they are, or go to one worker."""
-    is_whole = all(n == 1 for a, n in enumerate(reduction.x.numblocks) if a in stage)
+    is_whole = reduction.counts(stage)[0] == 1
     kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
     nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * reduction.bound.cell_bytes
     return bool(nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes)))
@@ -273,11 +283,9 @@ class LazySource(Source):
         self.holders, known = (None, workers.current()) if found is None else found
         super().__init__(reduction, known)
         self.partials: Any = None  # an array of the partials of each chunk
-        blocks, stage = reduction.x.numblocks, stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
-        chunks = math.prod(blocks[a] for a in stage)
-        slices = math.prod(n for a, n in enumerate(blocks) if a not in stage)
         if self.holders is None or any(map(_is_made_by_others, reduction.arrays)):
-            self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes, reduction.partial_bytes)
+            nbytes = reduction.chunk_bytes, reduction.partial_bytes
+            self.size = planner.to_make(*reduction.counts(reduction.order[0]), known.total, *nbytes)
             if workers.are_processes():
                 self.size = planner.by_processes(self.size)
         self.mark = reduction.size or self.size
@@ -293,14 +301,12 @@ class LazySource(Source):
 
     def slices_per_task(self, stage: Axes) -> int:
         reduction = self.reduction
-        blocks = reduction.x.numblocks
-        chunks = math.prod(blocks[a] for a in stage)
+        chunks, slices = reduction.counts(stage)
         if self.holders is not None or reduction.size or self.size < chunks or workers.are_processes():
             return 1
-        slices = reduction.x.npartitions // chunks
         results = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
-        known = reduction.chunk_bytes, reduction.partial_bytes, results
-        return planner.slices_per_task(chunks, slices, self.known.total, *known)
+        nbytes = reduction.chunk_bytes, reduction.partial_bytes, results
+        return planner.slices_per_task(chunks, slices, self.known.total, *nbytes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         name = self.partials.name
@@ -435,28 +441,35 @@ def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> Handl
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
-    found_sets = [handles.find_handles(layer, client) for layer in layers]
-    found_sets = [h if h is None or h.is_placed or reduction.shape is None else None for h in found_sets]
-    good = [h for h in found_sets if h is not None]
-    if len(good) == len(found_sets) and all(h.homes == good[0].homes for h in good[1:]):
-        known = workers.of_client(client)
-    else:
-        arrays = [(a.name, a.numblocks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
-        known, found, nbytes = handles.survey(client, arrays)
-        if not found:
-            for layer in layers:
-                workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
-            return None
-        homes = handles.homes_of(layers[0], found[0])
-        apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
-        if apart or not fit(reduction, homes, known, nbytes):
-            return PersistedSource(reduction, found[0], known)
-        is_placed = reduction.shape is not None
-        good = [
-            handles.keep_handles(layer, a.name, a.chunks, homes, known, is_placed)
-            for a, layer in zip(reduction.arrays, layers, strict=True)
-        ]
-    return HandleSource(reduction, good, layers, known, dry_run)
+    arrays = [(a.name, a.chunks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
+    found, holders, known = find_handles(reduction, arrays, client, reduction.shape is not None)
+    if found:
+        return HandleSource(reduction, found, layers, known, dry_run)
+    if holders:
+        return PersistedSource(reduction, holders, known)
+    for layer in layers:
+        workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
+    return None
+
+
+def find_handles(
+    reduction: Reduction, arrays: list[tuple[str, Chunks, Any]], client: Any, is_placed: bool
+) -> tuple[list[HandleSet], list[tuple[str, ...]], workers.Workers]:
+    """Handles of arrays of these names, chunks and layers of futures on the same workers; none where they are not worth
+    it: then the workers that hold each chunk, as far as that is known. With ``is_placed`` handles know where in the
+    array the chunks lie."""
+    there = [handles.find_handles(layer, client) for _, _, layer in arrays]
+    good = [h for h in there if h is not None and (h.is_placed or not is_placed)]
+    if len(good) == len(arrays) and all(h.homes == good[0].homes for h in good):
+        return good, [], workers.of_client(client)
+    known, found, nbytes = handles.survey(client, [(n, tuple(map(len, chunks)), layer) for n, chunks, layer in arrays])
+    if not found:
+        return [], [], known
+    homes = handles.homes_of(arrays[0][2], found[0])
+    apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
+    if apart or not fit(reduction, homes, known, nbytes):
+        return [], found[0], known
+    return [handles.keep_handles(layer, n, c, homes, known, is_placed) for n, c, layer in arrays], found[0], known
 
 
 def fit(reduction: Reduction, homes: list[str], known: workers.Workers, nbytes: int) -> bool:

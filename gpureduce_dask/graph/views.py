@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from .. import planner
-from ..distributed import handles, workers
+from ..distributed import workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, group_task, meta, sources
@@ -223,16 +223,11 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
     if candidate is None or candidate.client is None:
         return None
     client, layer = candidate.client, candidate.layer
-    handle_set, known = handles.find_handles(layer, client), workers.of_client(client)
-    if handle_set is None:
-        known, found, nbytes = handles.survey(client, [(candidate.name, candidate.numblocks, layer)])
-        homes = handles.homes_of(layer, found[0]) if found else []
-        if not homes or not sources.fit(reduction, homes, known, nbytes):
-            return None
-        unknown = tuple((math.nan,) * n for n in candidate.numblocks)
-        handle_set = handles.keep_handles(layer, candidate.name, unknown, homes, known, is_placed=False)
-    view = handle_set.views.get(candidate.key) or candidate.view()
+    unknown = tuple((math.nan,) * n for n in candidate.numblocks)
+    found, _, known = sources.find_handles(reduction, [(candidate.name, unknown, layer)], client, is_placed=False)
+    view = (found[0].views.get(candidate.key) or candidate.view()) if found else None
     if view is None:
         return None
+    (handle_set,) = found
     handle_set.keep_view(candidate.key, view)
     return ViewSource(reduction, view, layer, handle_set, known, dry_run)
