@@ -79,7 +79,9 @@ def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks
     if split_every is None:
         split_every = dask.config.get("split_every", None)
     if split_every is None:
-        return _default_fan_in(bound, axes, chunks)
+        largest = bytes_of_largest(chunks, stages(bound, tuple(map(len, chunks)), axes)[0], bound)
+        fits = FAN_IN_UNKNOWN if math.isnan(largest) else int(FAN_IN_BYTES // max(largest, 1))
+        return min(max(fits, FAN_IN_LEAST), FAN_IN)
     expected = "None, an integer of 2 or more, or a dict of axis to such integers"
     remedy = "A combine takes at least two partials, or it never ends."
 
@@ -104,13 +106,6 @@ def _at_least(least: int, number: Any, name: str, received: str, expected: str, 
     if not isinstance(number, Integral) or isinstance(number, bool) or int(number) < least:
         raise ArgumentError(message(name, received, expected, remedy))
     return int(number)
-
-
-def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
-    largest = bytes_of_largest(chunks, stages(bound, tuple(map(len, chunks)), axes)[0], bound)
-    if math.isnan(largest):
-        return FAN_IN_UNKNOWN
-    return min(max(FAN_IN_BYTES // max(int(largest), 1), FAN_IN_LEAST), FAN_IN)
 
 
 def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
@@ -197,7 +192,10 @@ def as_dask(name: str, x: Any) -> Any:
     if isinstance(x, da.Array):
         return x
     if is_device(x):
-        return _one_chunk(x)
+        # ``da.from_array`` would copy it, and its token would copy it to the host: hence a name at random.
+        key = f"gr-array-{uuid4().hex}"
+        graph = HighLevelGraph.from_collections(key, {(key, *(0 for _ in x.shape)): x}, dependencies=[])
+        return da.Array(graph, key, chunks=tuple((n,) for n in x.shape), meta=x)
     if is_labelled(x) or isinstance(x, xarray("Variable") or ()):
         return as_dask(name, x.data)
     _require_array(name, x)
@@ -238,14 +236,6 @@ def operands(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
         remedy = "Pass as many arrays as the arity."
         raise ArgumentError(message(name, received, f"a tuple of {monoid.arity} arrays", remedy))
     return tuple(as_dask(name, each) for each in x)
-
-
-def _one_chunk(x: Any) -> Any:
-    """A device array as the only chunk of a dask array. ``da.from_array`` would copy it, and its token would copy it
-    to the host: hence a name at random."""
-    key = f"gr-array-{uuid4().hex}"
-    graph = HighLevelGraph.from_collections(key, {(key, *(0 for _ in x.shape)): x}, dependencies=[])
-    return da.Array(graph, key, chunks=tuple((n,) for n in x.shape), meta=x)
 
 
 def bind(monoid: Monoid, given: tuple[Any, ...], dtype: Any, options: dict[str, Any], name: str) -> Bound:
@@ -304,14 +294,10 @@ def broadcast(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
         raise ArgumentError(message(name, received, "shapes that broadcast", "Reshape one of them.")) from None
     inds = [tuple(range(len(shape) - a.ndim, len(shape))) for a in arrays]
     _, unified = da.core.unify_chunks(*(v for pair in zip(arrays, inds, strict=True) for v in pair))
-    chunks = tuple(_chunks_along(axis - len(shape), size, unified) for axis, size in enumerate(shape))
+    # Along each axis, counted from the last, those of the first array that is of full size there.
+    along = [(axis - len(shape), size) for axis, size in enumerate(shape)]
+    chunks = tuple(next(a.chunks[i] for a in unified if a.ndim >= -i and a.shape[i] == n) for i, n in along)
     return tuple(a if a.chunks == chunks else da.broadcast_to(a, shape, chunks=chunks) for a in unified)
-
-
-def _chunks_along(axis: int, size: int, arrays: Sequence[Any]) -> tuple[int, ...]:
-    """The chunks of the first array that is of full size along an axis, counted from the last."""
-    found: tuple[int, ...] = next(a.chunks[axis] for a in arrays if a.ndim >= -axis and a.shape[axis] == size)
-    return found
 
 
 # ---- dask's configuration, under ``gpureduce``

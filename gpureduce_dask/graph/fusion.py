@@ -94,15 +94,11 @@ def _as_kept(graph: HighLevelGraph, wanted: set[Key]) -> HighLevelGraph:
     tasks for that case."""
     layers = {}
     for name, layer in graph.layers.items():
-        users = graph.dependents[name]
-        if isinstance(layer, LazyTasks) and (users <= wanted if users else _are_all_wanted(name, layer, wanted)):
-            layers[name] = LazyTasks(layer.factory.where_kept())
+        if isinstance(layer, LazyTasks):
+            users, mine = graph.dependents[name], [key for key in wanted if isinstance(key, tuple) and key[0] == name]
+            if users <= wanted if users else len(mine) == layer.factory.results:
+                layers[name] = LazyTasks(layer.factory.where_kept())
     return HighLevelGraph({**graph.layers, **layers}, graph.dependencies) if layers else graph
-
-
-def _are_all_wanted(name: str, layer: LazyTasks, wanted: set[Key]) -> bool:
-    mine = [key for key in wanted if isinstance(key, tuple) and key[0] == name]
-    return len(mine) == layer.factory.results
 
 
 def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
@@ -382,7 +378,12 @@ class _Bundle:
         """The slices of a chunk of which nothing else is needed, by any of the members: dask copies small ones, and the
         chunk need not stay for the last of them."""
         cuts = sorted(self.users[key], key=str)
-        return cuts if all(u in self.inside and _is_cut(self.graph[u]) for u in cuts) else []
+        nodes = [self.inside.get(user) for user in cuts]
+        is_cut = (
+            isinstance(n, Task) and deferred.function_of(n) is deferred.SLICE and len(n.dependencies) == 1
+            for n in nodes
+        )
+        return cuts if all(is_cut) else []
 
 
 def _makes_chunk(chain: Graph, waits: set[Key]) -> bool:
@@ -422,7 +423,9 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
     names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
     key = groups[0].key
     if len(groups) > 1:
-        key = f"{_shown_together(groups)}-{tokenize(sorted(str(group.key) for group in groups))}"
+        shown = sorted({_shown(group.key).removeprefix("gr-").removesuffix("-group") for group in groups})
+        words = "-".join(shown if len(shown) <= NAMES_SHOWN else ["several"])
+        key = f"gr-{words}-group-{tokenize(sorted(str(group.key) for group in groups))}"
         first = 0
         for group in groups:
             end = first + len(group.closes)
@@ -430,16 +433,6 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
             yield Task(group.key, partial(pick, number=which), TaskRef(key))
             first = end
     yield Task(key, group_task.run, tuple(closes), tuple(steps), names, *(TaskRef(name) for name in names))
-
-
-def _shown_together(groups: Sequence[GroupNode]) -> str:
-    """What the key of a task of several reductions begins with: their names, or how many they are."""
-    names = sorted({_shown(group.key).removeprefix("gr-").removesuffix("-group") for group in groups})
-    return "-".join(["gr", *(names if len(names) <= NAMES_SHOWN else ["several"]), "group"])
-
-
-def _is_cut(node: GraphNode) -> bool:
-    return type(node) is Task and deferred.function_of(node) is deferred.SLICE and len(node.dependencies) == 1
 
 
 # ---- elementwise steps of scans

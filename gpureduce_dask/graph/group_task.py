@@ -54,7 +54,9 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
                 fold_first()
             making = _make_all(step[2], have, uses)
             # One that takes what steps before it make, as another reduction of their chunk, begins in its turn.
-            upload = next(making, None) if _needs(step) <= have.keys() else None
+            _, member, nodes = step
+            needs = {member, *(key for node in nodes for key in node.dependencies)} - {node.key for node in nodes}
+            upload = next(making, None) if needs <= have.keys() else None
             begun.append((step, making, upload.nbytes if upload else 0))
             while begun and not begun[0][2]:
                 fold_first()
@@ -62,12 +64,6 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
             fold_first()
     results = tuple(close(fold.pending()) for close, fold in zip(closes, folds, strict=True))
     return results[0] if len(results) == 1 else results
-
-
-def _needs(step: Step) -> set[Key]:
-    """What a step takes of steps before it, and of the task."""
-    _, member, nodes = step
-    return {member, *(key for node in nodes for key in node.dependencies)} - {node.key for node in nodes}
 
 
 def _make_all(nodes: Iterable[GraphNode], have: dict[Key, Any], uses: Counter[Key]) -> Making[None]:

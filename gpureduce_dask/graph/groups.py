@@ -65,12 +65,6 @@ def grouped(
     return build_tree(arrays if known else (*arrays, given), whole, axes, False, split_every, name).array
 
 
-def own_groups(name: str, bound: Bound, x: Any, count: int, split_every: Any, strict: bool) -> Any:
-    """Reduce an array whose elements are their own labels, over all axes."""
-    bins = Bins(name, (count,), tuple(range(x.ndim)), is_own=True, strict=strict)
-    return build_tree((x,), binned(bound, bins), None, False, split_every, name).array
-
-
 def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict: bool) -> tuple[Any, tuple[int, ...]]:
     """Labels along the reduced axes (those that travel with the tasks, or a dask array), and numbers of groups."""
     shape = tuple(x.shape[a] for a in axes)
@@ -328,7 +322,8 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
             return da.bincount(array, weights, minlength, split_every)
         return da.zeros(0, dtype=np.int64 if weights is None else np.float64)
     if weights is None:
-        return own_groups(name, COUNT.bind(array.dtype), array, least, split_every, strict=True)
+        bins = Bins(name, (least,), (0,), is_own=True, strict=True)
+        return build_tree((array,), binned(COUNT.bind(array.dtype), bins), None, False, split_every, name).array
     given = as_dask(name, weights)
     if given.dtype.kind not in "biuf":
         raise refuse_dtype(name, given.dtype, "real weights", "Sum the real and the imaginary parts.")

@@ -129,7 +129,11 @@ def belongs_to_stock(name: str, arrays: tuple[Any, ...], dtype: Any) -> bool:
     """True for masked, sparse and other foreign chunks, and for long doubles, objects, strings and records where stock
     dask has the operator of this name for them."""
     tables = [(a.dtype, ANSWERED) for a in arrays] + ([] if dtype is None else [(np.dtype(dtype), AS_OBJECTS)])
-    others = [_is_long(d) or name in table.get(d.kind, ()) for d, table in tables if not dtypes.is_native(d)]
+    others = [
+        (d.kind in "fc" and d in dtypes.LONG_DOUBLES) or name in table.get(d.kind, ())
+        for d, table in tables
+        if not dtypes.is_native(d)
+    ]
     foreign = any(not is_ours(a._meta) for a in arrays) or (bool(others) and all(others))
     return foreign or (name in ("nansum", "nanprod") and loses_nan(arrays, dtype))
 
@@ -138,10 +142,6 @@ def loses_nan(arrays: tuple[Any, ...], dtype: Any) -> bool:
     """True where NaN would be cast to an integer before it can be skipped."""
     is_whole = dtype is not None and dtypes.kind(np.dtype(dtype)) in "biu"
     return is_whole and any(dtypes.kind(a.dtype) in "fc" for a in arrays)
-
-
-def _is_long(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "fc" and dtype in dtypes.LONG_DOUBLES and not dtypes.is_native(dtype)
 
 
 def require_native(name: str, dtype: np.dtype[Any]) -> None:

@@ -211,7 +211,11 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     partial = bytes_of_largest(x.chunks, tree.order[0], tree.bound)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
-    shares = _shares(tree, read)
+    chunks: dict[str, list[int]] = {}
+    for worker, n in tree.groups:
+        chunks.setdefault(worker or "", []).append(n)
+    of_one = read / max(1, sum(n for _, n in tree.groups))
+    shares = tuple(Share(worker, len(n), sum(n), sum(n) * of_one) for worker, n in sorted(chunks.items()))
     threads = max(known.threads.values(), default=1) if known.client is not None else known.total
     is_lazy = tree.source is None or isinstance(tree.source, LazySource)
     alive = 2 * each if is_lazy else 0
@@ -231,14 +235,6 @@ def _tasks(results: list[Any], is_local: bool) -> int:
     joined = HighLevelGraph.from_collections("join", joins, dependencies=results)
     nodes = [x for x in dict(fusion.OPTIMIZE(joined, list(joins))).values() if not workers.is_future(x)]
     return len([x for x in nodes if not is_local or (isinstance(x, GraphNode) and not isinstance(x, DataNode))])
-
-
-def _shares(tree: Tree, read: float) -> tuple[Share, ...]:
-    found: dict[str, list[int]] = {}
-    for worker, chunks in tree.groups:
-        found.setdefault(worker or "", []).append(chunks)
-    each = read / max(1, sum(chunks for _, chunks in tree.groups))
-    return tuple(Share(worker, len(n), sum(n), sum(n) * each) for worker, n in sorted(found.items()))
 
 
 def _moved_bytes(tree: Tree, partial: float, known: workers.Workers) -> float:

@@ -170,7 +170,8 @@ class Tree:
             if together:
                 inputs = [together[group] for group in groups]
             elif len(groups) == 1:
-                inputs, kind = groups[0].fused_inputs(), groups[0].kind
+                # The task that ends the stage does the group's work as well: no other has a part in its result.
+                inputs, kind = [groups[0].node()] if groups[0].kind is Task else groups[0].takes[0], groups[0].kind
             else:
                 inputs = [self._add(group) for group in groups]
             if not in_runs and kind is Task:

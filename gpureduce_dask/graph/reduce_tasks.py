@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import chunk, planner
+from .. import chunk
 from ..chunk import Place, Places
 from ..device import faults
 from ..distributed.handles import Coords, Handle
@@ -332,13 +332,6 @@ def reduce_handles(
                 return _reduce_again(first, picks, bound, layout)
             return _reduce(blocks(), bound, [first.share.offsets[i] for i in picks], layout)
     return _reduce_from_afar(handles, picks, bound, layout)
-
-
-def runs_of(bound: Bound, members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
-    """The start and length of each stretch of neighbours, where their order matters."""
-    if bound.monoid.commutative:
-        return None
-    return tuple((run.start, len(run)) for run in planner.runs(members))
 
 
 def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial:

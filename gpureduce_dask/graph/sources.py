@@ -45,10 +45,6 @@ class GroupTask:
     chunks: int
     kind: type[Task] = Task
 
-    def fused_inputs(self) -> list[Any]:
-        """What a task takes that does the group's work as well, for no other group has a part in its result."""
-        return [self.node()] if self.kind is Task else self.takes[0]
-
     def node(self) -> Task:
         """The group's task, for another one to run."""
         return Task(None, self.run, *self.lists)
@@ -114,7 +110,8 @@ class Reduction:
         return [tuple(map(getitem, starts, c)) for c in chunks]
 
     def layout_of(self, stage: Axes, members: Any) -> reduce_tasks.GroupLayout:
-        return reduce_tasks.GroupLayout(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
+        runs = None if self.bound.monoid.commutative else tuple((r.start, len(r)) for r in planner.runs(members))
+        return reduce_tasks.GroupLayout(stage, self.shape, runs)
 
 
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
