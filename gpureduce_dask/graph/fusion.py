@@ -420,11 +420,11 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
         closes += bundle.closes
     made = {node.key for _, _, nodes in steps for node in nodes}
     needs = {key for _, _, nodes in steps for node in nodes for key in node.dependencies}
-    names = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
+    takes = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
     key = groups[0].key
     if len(groups) > 1:
-        shown = sorted({_shown(group.key).removeprefix("gr-").removesuffix("-group") for group in groups})
-        words = "-".join(shown if len(shown) <= NAMES_SHOWN else ["several"])
+        names = sorted({_shown(group.key).removeprefix("gr-").removesuffix("-group") for group in groups})
+        words = "-".join(names if len(names) <= NAMES_SHOWN else ["several"])
         key = f"gr-{words}-group-{tokenize(sorted(str(group.key) for group in groups))}"
         first = 0
         for group in groups:
@@ -432,7 +432,7 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
             which: Any = slice(first, end) if group.is_of_slices else first
             yield Task(group.key, partial(pick, number=which), TaskRef(key))
             first = end
-    yield Task(key, group_task.run, tuple(closes), tuple(steps), names, *(TaskRef(name) for name in names))
+    yield Task(key, group_task.run, tuple(closes), tuple(steps), takes, *(TaskRef(need) for need in takes))
 
 
 # ---- elementwise steps of scans

@@ -13,16 +13,16 @@ from dask.highlevelgraph import HighLevelGraph
 from ..distributed import workers
 from ..distributed.private import DataNode, GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
+from ..graph import fusion, meta
+from ..graph.arguments import align, bind, bytes_of_largest, operands
+from ..graph.meta import belongs_to_stock
+from ..graph.reduce import Tree, build_tree
+from ..graph.sources import HandleSource, LazySource
+from ..graph.statistics import build_statistics
 from ..operators import table as operators
 from ..operators.monoid import Monoid
 from ..parameters import ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public
-from . import fusion, meta
-from .arguments import align, bind, bytes_of_largest, operands
-from .meta import belongs_to_stock
-from .reduce import Tree, build_tree
-from .sources import HandleSource, LazySource
-from .statistics import build_statistics
 
 # Rough rates, which serve to compare ways to reduce: those at which one thread of a server's CPU, and an H200, read
 # float32, and the time that dask's scheduler needs for a task.
