@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Protocol
 
 from dask.base import clone_key
 from dask.highlevelgraph import Layer, MaterializedLayer
 
 from ..distributed.private import GraphNode, Task, TaskRef
-from .reduce_tasks import combine, combine_each
+from .reduce_tasks import each_slice
 
 Key = Any
 
@@ -140,7 +140,7 @@ class GroupNode(Task):
     @property
     def is_of_slices(self) -> bool:
         """True where it gives a list of results."""
-        return getattr(self.func, "func", None) is combine_each
+        return getattr(self.func, "func", None) is each_slice
 
     @property
     def closes(self) -> Sequence[Callable[..., Any]]:
@@ -148,7 +148,7 @@ class GroupNode(Task):
         if not self.is_of_slices:
             return (self.func,)
         options = self.func.keywords  # type: ignore[attr-defined]
-        return [partial(combine, bound=options["bound"])] * len(options["sizes"])
+        return [options["run"]] * len(options["sizes"])
 
     @property
     def folds(self) -> list[int]:

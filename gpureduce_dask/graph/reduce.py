@@ -203,7 +203,7 @@ class Tree:
     def _of_sets(self, source: Source, sets: list[list[tuple[Coords, list[GroupTask]]]]) -> Tree:
         """For each set of slices a task a worker, one that completes their results, and one for each block of these."""
         self._send_together(sum(map(len, sets)), source.known.threads, len(sets))
-        run = partial(reduce_tasks.finalise_each, bound=self.bound, drop=self._dropped, device=self.device)
+        finalise = partial(reduce_tasks.finalise, bound=self.bound, drop=self._dropped, device=self.device)
         for slices in sets:
             groups = [group for _, each in slices for group in each]
             self.groups += [(group.worker, group.chunks) for group in groups]
@@ -211,7 +211,8 @@ class Tree:
             for mine in by_worker(groups).values():
                 found |= self._add_joined(mine)
             partials, sizes = List(*(found[group] for group in groups)), [len(each) for _, each in slices]
-            blocks = self.writer.add("blocks", partial(run, sizes=sizes), partials)
+            run = partial(reduce_tasks.each_slice, run=finalise, sizes=sizes)
+            blocks = self.writer.add("blocks", run, partials)
             for number, (outer, _) in enumerate(slices):
                 key = self._block_key(outer)
                 take = partial(reduce_tasks.pick, number=number)

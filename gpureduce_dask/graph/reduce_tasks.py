@@ -102,14 +102,10 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 
 
 @faults.task
-def combine_each(partials: list[Partial], bound: Bound, sizes: Sequence[int]) -> list[Partial]:
-    """Partials of several slices, so many of each, to one for each."""
-    return [combine(each, bound=bound) for each in _of_each_slice(partials, sizes)]
-
-
-def _of_each_slice(partials: list[Partial], sizes: Sequence[int]) -> list[list[Partial]]:
-    ends = [*accumulate(sizes, initial=0)]
-    return [partials[a:b] for a, b in pairwise(ends)]
+def each_slice(partials: list[Partial], run: Callable[[list[Partial]], Any], sizes: Sequence[int]) -> list[Any]:
+    """What a task's function makes of the partials of each of several slices, so many of each."""
+    ends = accumulate(sizes, initial=0)
+    return [run(partials[a:b]) for a, b in pairwise(ends)]
 
 
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
@@ -128,15 +124,6 @@ def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partia
 def finalise(partials: list[Partial], *_awaited: Any, bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
     return result(merge(partials, bound), bound, drop, device)
-
-
-@faults.task
-def finalise_each(
-    partials: list[Partial], bound: Bound, sizes: Sequence[int], drop: Axes | None, device: bool
-) -> list[Any]:
-    """The last partials of several slices, so many of each, to the results of each."""
-    slices = _of_each_slice(partials, sizes)
-    return [finalise(each, bound=bound, drop=drop, device=device) for each in slices]
 
 
 def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:

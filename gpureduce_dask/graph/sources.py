@@ -181,8 +181,7 @@ def join_groups(groups: list[GroupTask]) -> GroupTask:
         return GroupTask(run, first.takes, first.worker, sum(chunks))
     if first.kind is Task:
         return GroupTask(list, ([group.node() for group in groups],), first.worker, sum(chunks))
-    bound = first.run.keywords["bound"]  # type: ignore[attr-defined]
-    run = partial(reduce_tasks.combine_each, bound=bound, sizes=chunks)
+    run = partial(reduce_tasks.each_slice, run=first.run, sizes=chunks)
     refs = [ref for group in groups for ref in group.takes[0]]
     return GroupTask(run, (refs,), first.worker, sum(chunks), PlacedGroupNode)
 

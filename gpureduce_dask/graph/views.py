@@ -34,11 +34,9 @@ Cut = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class View:
-    """How an array is made of a persisted one: of its name, in so many blocks along each axis. ``parts`` has by each
-    chunk's coordinates those of the block that it is a part of, and the cuts that its chain makes."""
+    """How an array is made of a persisted one. ``parts`` has by each chunk's coordinates those of the block that it is
+    a part of, and the cuts that its chain makes."""
 
-    name: str
-    numblocks: Coords
     parts: Mapping[Coords, tuple[Coords, tuple[Cut, ...]]]
     chain: Chain
 
@@ -75,7 +73,7 @@ class Candidate:
     def view(self) -> View | None:
         """The view, where all chunks are made as the first is."""
         parts = self._parts()
-        return None if parts is None else View(self.name, self.numblocks, parts, self.chain)
+        return None if parts is None else View(parts, self.chain)
 
     def _parts(self) -> Mapping[Coords, tuple[Coords, tuple[Cut, ...]]] | None:
         every = product(*map(range, self.x.numblocks))
