@@ -117,15 +117,15 @@ def _lines(
         if line.shape != (size,) and not (line.ndim == 1 and math.isnan(line.shape[0] + size)):
             expected = f"one of shape ({size},)"
             raise ArgumentError(message(name, f"labels of shape {line.shape}", expected, "Pass a label an element."))
-    if not any(isinstance(line, da.Array) for line in lines):
-        if math.isnan(sum(shape)):
-            raise _unknown(name)
-        sizes = tuple(_count(name, line, n, strict) for line, n in zip(lines, counts, strict=True))
-        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
+    is_known = not any(isinstance(line, da.Array) for line in lines)
+    if is_known and math.isnan(sum(shape)):
+        raise _unknown(name)
     sizes = tuple(
         _size(name, n) if isinstance(line, da.Array) else _count(name, line, n, strict)
         for line, n in zip(lines, counts, strict=True)
     )
+    if is_known:
+        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
     inputs = []
     for i, (line, axis) in enumerate(zip(lines, axes, strict=True)):
         inputs += [_cut(name, da.asanyarray(line), x, (axis,), (shape[i],)), (i,)]

@@ -458,7 +458,8 @@ def find_handles(
     good = [h for h in there if h is not None and (h.is_placed or not is_placed)]
     if len(good) == len(arrays) and all(h.homes == good[0].homes for h in good):
         return good, [], workers.of_client(client)
-    known, found, nbytes = handles.survey(client, [(n, tuple(map(len, chunks)), layer) for n, chunks, layer in arrays])
+    asked = [(name, tuple(map(len, chunks)), layer.mapping) for name, chunks, layer in arrays]
+    known, found, nbytes = workers.survey(client, asked)
     if not found:
         return [], [], known
     homes = handles.homes_of(arrays[0][2], found[0])
