@@ -359,21 +359,10 @@ class HandleSource(Source):
 
     def _layout(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
         """Groups of each slice, and the numbers of their chunks in the handle."""
-        numblocks, handle_set, threads = self.reduction.x.numblocks, self.handle_sets[0], self.known.threads
-        if len(stage) == len(numblocks) and not self.reduction.size:  # a slice of all that each handle has
-            yield (
-                (0,) * len(stage),
-                [
-                    (planner.Group(planner.as_range(share.numbers[part.start : part.stop]), worker), part)
-                    for worker, share in handle_set.shares.items()
-                    for part in planner.shares(len(share.numbers), threads.get(worker, 1), self.reduction.chunk_bytes)
-                ],
-            )
-            return
-        slices = slices_of(numblocks, stage)
+        numbers, slices = self.handle_sets[0].numbers, slices_of(self.reduction.x.numblocks, stage)
         for outer, members in slices.items():
             groups = self.partition(members, len(slices))
-            yield outer, [(g, planner.as_range([handle_set.numbers[members[i]] for i in g.members])) for g in groups]
+            yield outer, [(g, planner.as_range([numbers[members[i]] for i in g.members])) for g in groups]
 
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
         places = self.handle_sets[0].places
