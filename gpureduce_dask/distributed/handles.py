@@ -140,7 +140,6 @@ class HandleSet:
     token: str
     when: float = -math.inf  # the scheduler said last that the chunks are there
     futures: dict[str, Any] = field(default_factory=dict)
-    layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
     views: dict[Any, Any] = field(default_factory=dict)  # of the array, by what tells one from another
 
     def keep_view(self, key: Any, view: Any) -> None:

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, product
 from operator import getitem
 from types import MappingProxyType
@@ -114,6 +114,7 @@ class Reduction:
         return reduce_tasks.GroupLayout(stage, self.shape, runs)
 
 
+@lru_cache(maxsize=4)  # for a few reductions of one array; of 100,000 chunks each takes 10 MB
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
     """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
     every = product(*map(range, numblocks))
@@ -349,34 +350,19 @@ class HandleSource(Source):
         keys, anchors = [h.keys[worker] for h in self.handle_sets], [h.anchors[worker] for h in self.handle_sets]
         return [*map(TaskRef, keys)], [*map(TaskRef, anchors)]
 
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[GroupTask]]]:
-        layouts = self.handle_sets[0].layouts
-        at = (stage, self.reduction.size, str(self.reduction.chunk_bytes))  # as text: no NaN is the same as another
-        if at not in layouts:
-            layouts[at] = list(self._layout(stage))
-        for outer, groups in layouts[at]:
-            yield outer, [self._handle_task(stage, *each) for each in groups]
-
-    def _layout(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
-        """Groups of each slice, and the numbers of their chunks in the handle."""
-        numbers, slices = self.handle_sets[0].numbers, slices_of(self.reduction.x.numblocks, stage)
-        for outer, members in slices.items():
-            groups = self.partition(members, len(slices))
-            yield outer, [(g, planner.as_range([numbers[members[i]] for i in g.members])) for g in groups]
-
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
         places = self.handle_sets[0].places
         return [(places[c],) for c in members]
 
-    def _handle_task(self, stage: Axes, group: planner.Group, picks: Any) -> GroupTask:
-        reduction = self.reduction
+    def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
+        reduction, numbers = self.reduction, self.handle_sets[0].numbers
         run = partial(
             reduce_tasks.reduce_handles,
-            picks=picks,
+            picks=planner.as_range([numbers[members[i]] for i in group.members]),
             bound=reduction.bound,
             layout=reduction.layout_of(stage, group.members),
         )
-        return GroupTask(run, self.refs(str(group.worker)), group.worker, len(picks))
+        return GroupTask(run, self.refs(str(group.worker)), group.worker, len(group.members))
 
 
 def _is_made_by_others(x: Any) -> bool:

@@ -193,8 +193,6 @@ class ViewSource(sources.HandleSource):
         super().__init__(reduction, [handle_set], [layer], known, dry_run)
         self.view = view
 
-    slices = sources.Source.slices
-
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
         return super().homes([self.view.parts[c][0] for c in members])
 
