@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .api.groups import bincount, grouped, histogram
     from .api.maps import map_reduce, map_scan
     from .api.nanreductions import nanargmax, nanargmin, nanmax, nanmean, nanmin, nanprod, nanstd, nansum, nanvar
+    from .api.plan import plan
     from .api.reductions import (
         all,
         any,
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
     from .api.summaries import describe, stats
     from .graph.meta import device_meta
     from .graph.persist import persist
-    from .graph.plan import plan
 
 __version__ = "0.1.0"
 
@@ -92,6 +92,7 @@ _LAZY = {
         "nansum",
         "nanvar",
     ),
+    "api.plan": ("plan",),
     "api.reductions": (
         "all",
         "any",
@@ -136,7 +137,6 @@ _LAZY = {
     "api.summaries": ("describe", "stats"),
     "graph.meta": ("device_meta",),
     "graph.persist": ("persist",),
-    "graph.plan": ("plan",),
 }
 _MODULES = {name: module for module, names in _LAZY.items() for name in names}
 

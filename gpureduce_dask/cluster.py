@@ -186,8 +186,7 @@ def _own(cluster: Any, pool: int | float | str | None = None) -> Client:
     """A client that closes the cluster too. With ``pool`` the GPU of each worker gets a memory pool of this size."""
     from distributed import Nanny
 
-    from .distributed.device_pool import DevicePool
-    from .distributed.frozen_imports import FrozenImports
+    from .distributed.worker_plugins import DevicePool, FrozenImports
 
     try:
         client: Client = _client_class()(cluster)

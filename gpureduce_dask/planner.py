@@ -109,14 +109,6 @@ def scan_chunks_per_task(chunk_bytes: float) -> int:
     return min(MOST_SCAN_CHUNKS, _as_many(SCAN_TASK_BYTES, chunk_bytes))
 
 
-def shares(chunks: int, threads: int, chunk_bytes: float) -> list[range]:
-    """The chunks that a worker holds of the only slice, a stretch a thread."""
-    return [
-        range(g.members[0], g.members[-1] + 1)
-        for g in even_stretches(chunks, in_memory(chunks, 1, threads, chunk_bytes))
-    ]
-
-
 def by_worker(
     holders: Sequence[Sequence[str]],
     threads: Mapping[str, int],

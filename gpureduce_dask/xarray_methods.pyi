@@ -9,8 +9,8 @@ from typing import Any
 from xarray import Dataset
 
 from .api.explain import Explanation
+from .api.plan import Plan
 from .api.summaries import Description, Descriptions, Statistics
-from .graph.plan import Plan
 from .operators.monoid import Monoid
 from .parameters import Array, ArrayLike, Axis, Dims, DType, OneAxis, OneDim, SplitEvery
 

@@ -16,7 +16,7 @@ pytest.importorskip("distributed")
 
 import gpureduce_dask as gr
 from gpureduce_dask import chunk
-from gpureduce_dask.distributed import device_pool
+from gpureduce_dask.distributed import worker_plugins
 from gpureduce_dask.errors import ArgumentError, DeviceError, DtypeError, ExtraError
 
 
@@ -111,9 +111,9 @@ def test_a_worker_s_pool_waits_for_the_memory_of_the_one_before(monkeypatch, siz
     runtime = module("runtime", memGetInfo=lambda: (400 << 20, 1000 << 20))
     cuda = module("cuda", runtime=runtime, set_allocator=lambda allocator: used.update(cupy=allocator))
     monkeypatch.setitem(sys.modules, "cupy", module("cupy", cuda=cuda))
-    monkeypatch.setattr(device_pool, "AGAIN", 0.01)
-    monkeypatch.setattr(device_pool, "PATIENCE", 0.05)
-    asyncio.run(pickle.loads(pickle.dumps(device_pool.DevicePool(size))).setup(None))
+    monkeypatch.setattr(worker_plugins, "AGAIN", 0.01)
+    monkeypatch.setattr(worker_plugins, "PATIENCE", 0.05)
+    asyncio.run(pickle.loads(pickle.dumps(worker_plugins.DevicePool(size))).setup(None))
     assert used == {"rmm": "pool", "cupy": "ours"} and asked[-1] == made
 
 

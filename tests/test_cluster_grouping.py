@@ -179,7 +179,7 @@ def test_a_survey_tells_what_dask_does(client):
     assert not known
     (sets, which), again = found
     assert again == (sets, which)
-    holders = workers.survey(client, [(p.name, p.numblocks)])[1][0]
+    holders = workers.survey(client, [(p.name, p.numblocks, p.dask.layers[p.name].mapping)])[1][0]
     assert [sets[i] for i in which] == holders
     assert {(p.name, *c): sorted(reduced) for c, reduced in handles.by_coords(p.numblocks, holders).items()} == {
         key: sorted(reduced) for key, reduced in client.who_has(p).items()

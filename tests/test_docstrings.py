@@ -22,7 +22,7 @@ ERRORS = [f"errors.{name}" for name in gr.errors.__all__]
 RESULTS = [f"api.summaries.{name}" for name in ("Statistics", "Description", "Descriptions")] + [
     "api.explain.Explanation"
 ]
-RESULTS += ["graph.plan.Plan", "graph.plan.Share", "xarray.Accessor"]
+RESULTS += ["api.plan.Plan", "api.plan.Share", "xarray.Accessor"]
 METHODS = ["Monoid.with_options", "Monoid.bind"]
 
 UNCHECKED = {

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import host, tracer
-from gpureduce_dask.graph.operands import Operands
+from gpureduce_dask.graph.map_reduce import Operands
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

@@ -13,7 +13,7 @@ from clusters import local_cluster
 from dask._task_spec import Task
 
 import gpureduce_dask as gr
-from gpureduce_dask.graph import fusion, task_fusion
+from gpureduce_dask.graph import fusion
 from gpureduce_dask.graph.scan_tasks import Scan
 
 distributed = pytest.importorskip("distributed")
@@ -111,10 +111,10 @@ def test_a_gpu_computes_any_step_twice(x):
     (log,) = da.optimize(steps.dask, [(steps.name, 0, 0)]).values()
     hows = ({}, {"device": True}, {"device": True, "flat": True}, {"device": True, "fuse": False})
     scan, on_device, flat, plain = (Scan(None, 0, **how) for how in hows)
-    assert task_fusion._is_worth(log, [on_device, on_device])
-    assert task_fusion._is_worth(log, [scan])  # the last chunk's, which has no total
+    assert fusion._is_worth(log, [on_device, on_device])
+    assert fusion._is_worth(log, [scan])  # the last chunk's, which has no total
     for scans in ([scan, scan], [on_device, flat], [plain, plain], [None]):
-        assert not task_fusion._is_worth(log, scans)
+        assert not fusion._is_worth(log, scans)
 
 
 def test_steps_that_something_else_needs_are_done_once(x):

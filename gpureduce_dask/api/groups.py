@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DtypeError, message
-from ..graph import groups, histograms
-from ..graph.apply import as_dask
+from ..graph import groups
+from ..graph.arguments import as_dask
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import grouped as grouped_labels
@@ -162,7 +162,7 @@ def bincount(
     >>> gr.bincount(x, weights=[0.5, 1, 1, 1], minlength=4).compute()
     array([0.5, 1. , 0. , 2. ])
     """
-    return histograms.bincount(x, weights, minlength, split_every)
+    return groups.bincount(x, weights, minlength, split_every)
 
 
 @public()
@@ -232,4 +232,4 @@ def histogram(
     if x.dtype.kind in "SUmM":  # of which NumPy makes no edges, and says so of its own types
         expected, remedy = "bool, integer or float", "Convert the array with astype."
         raise DtypeError(message("histogram", f"dtype {x.dtype}", expected, remedy))
-    return histograms.histogram(x, bins, range, normed, weights, density)
+    return groups.histogram(x, bins, range, normed, weights, density)

@@ -12,10 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError, message
-from ..graph import linalg
-from ..graph.apply import apply_many
+from ..graph import options
 from ..graph.chunk_functions import reduction_functions
 from ..graph.options import TAKERS, reduce
+from ..graph.reduce import apply_many
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public, reduced
@@ -677,7 +677,7 @@ def norm(
     min_count: int | None = None,
     dim: Dims = None,
 ) -> Array:
-    """Norm of vectors or matrices, as in ``numpy.linalg.norm``.
+    """Norm of vectors or matrices, as in ``numpy.options.norm``.
 
     Parameters
     ----------
@@ -737,7 +737,7 @@ def norm(
     12.0
     """
     also = {"where": where, "weights": weights, "min_count": min_count}
-    return linalg.norm(a, ord, axis, keepdims, split_every, also)
+    return options.norm(a, ord, axis, keepdims, split_every, also)
 
 
 @public(reduced, elsewhere=KEYWORDS)
@@ -791,7 +791,7 @@ def vector_norm(
 
     Notes
     -----
-    Defined by the array API standard as ``linalg.vector_norm``. It is computed as :func:`norm` says.
+    Defined by the array API standard as ``options.vector_norm``. It is computed as :func:`norm` says.
 
     Examples
     --------
@@ -802,7 +802,7 @@ def vector_norm(
     21.0
     """
     also = {"where": where, "weights": weights, "min_count": min_count}
-    return linalg.vector_norm("vector_norm", x, ord, axis, keepdims, split_every, also)
+    return options.vector_norm("vector_norm", x, ord, axis, keepdims, split_every, also)
 
 
 @public(reduced)
@@ -846,7 +846,7 @@ def vdot(a: ArrayLike, b: ArrayLike) -> Array:
     >>> complex(gr.vdot(da.asarray([1j, 2]), da.asarray([1j, 3])).compute())
     (7+0j)
     """
-    return linalg.dot(a, b)
+    return options.dot(a, b)
 
 
 @public(reduced)

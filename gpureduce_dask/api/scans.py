@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import ArgumentError, message
 from ..graph import chunk_functions
-from ..graph.apply import as_dask
+from ..graph.arguments import as_dask
 from ..graph.scan_apply import apply
 from ..graph.statistics import field_names
 from ..operators.monoid import Monoid

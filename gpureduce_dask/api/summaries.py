@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
-from ..graph.operands import same
-from ..graph.statistics import build_statistics, reduce_together
+from ..graph.map_reduce import reduce_together, same
+from ..graph.statistics import build_statistics
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, SplitEvery
 from ..public import is_labelled, of_variable, public, reduced, xarray
@@ -380,7 +380,7 @@ def _reduced(self: Any) -> tuple[Any, ...]:
 
 def _request(x: Any, ddof: float) -> tuple[Any, list[str], Statistics]:
     """An array, the statistics that have a meaning for it, and these and the number of elements, lazily."""
-    from ..graph.apply import as_dask
+    from ..graph.arguments import as_dask
     from ..graph.array_expressions import package_of
     from ..graph.statistics import has_meaning
 

@@ -140,7 +140,6 @@ class HandleSet:
     token: str
     when: float = -math.inf  # the scheduler said last that the chunks are there
     futures: dict[str, Any] = field(default_factory=dict)
-    layouts: dict[Any, Any] = field(default_factory=dict)  # groups by the axes they lie along
     views: dict[Any, Any] = field(default_factory=dict)  # of the array, by what tells one from another
 
     def keep_view(self, key: Any, view: Any) -> None:
@@ -274,30 +273,6 @@ def _whole(start: float) -> int:
 Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
 
 
-def survey(
-    client: Any, arrays: list[tuple[str, Coords, Any]]
-) -> tuple[workers.Workers, list[list[tuple[str, ...]]], int]:
-    """The workers that hold each chunk of arrays, in C order, and how many bytes a chunk of each takes together.
-
-    Arrays are given by name, numbers of blocks and layer. There are none where not all chunks are in memory. Bytes are
-    those of the largest chunks.
-    """
-    layers = [layer.mapping for _, _, layer in arrays]
-    if not client.asynchronous and all(map(is_whole, layers)):
-        known, found, nbytes = workers.survey(client, [(name, numblocks) for name, numblocks, _ in arrays])
-        if found and all(map(all, found)):
-            return known, found, nbytes
-    return workers.of_client(client), [], 0
-
-
-def is_whole(futures: Mapping[Any, Any]) -> bool:
-    """True for futures of just these keys that are all in memory."""
-    values = futures.values()
-    if not workers.are_futures(values) or [future.key for future in values] != [*futures]:
-        return False
-    return all(future.status == "finished" for future in values)
-
-
 def by_coords(numblocks: Coords, found: Sequence[tuple[str, ...]]) -> Holders:
     """What is found of each chunk in C order."""
     return dict(zip(product(*map(range, numblocks)), found, strict=True))
@@ -320,7 +295,7 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
         if handle_set is not None:
             homes, known = list(handle_set.holders().values()), workers.of_client(first.client)
         else:
-            known, found, _ = survey(first.client, [(name, numblocks, layer)])
+            known, found, _ = workers.survey(first.client, [(name, numblocks, mapping)])
             homes = [*found[0]] if found else []
         if homes:
             return by_coords(x.numblocks, [homes[i] for i in order]), known

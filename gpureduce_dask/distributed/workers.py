@@ -133,15 +133,28 @@ _has_package.__module__ = "__main__"  # what cloudpickle takes as: pickle the co
 
 
 def survey(
-    client: Any, arrays: Sequence[tuple[str, tuple[int, ...]]]
+    client: Any, arrays: Sequence[tuple[str, tuple[int, ...], Mapping[Any, Any]]]
 ) -> tuple[Workers, list[list[tuple[str, ...]]], int]:
-    """A cluster's workers, those that hold each chunk, in C order, of arrays of these names and numbers of blocks, and
-    how many bytes a chunk of each takes together, at most; of no array where the scheduler cannot say."""
+    """A cluster's workers, those that hold each chunk, in C order, of arrays of these names, numbers of blocks and
+    futures by key, and how many bytes a chunk of each takes together, at most; of no array where not all chunks are in
+    memory, or where the scheduler cannot say."""
+    found: list[list[tuple[str, ...]]] = []
+    if client.asynchronous or not all(_are_finished(futures) for _, _, futures in arrays):
+        return of_client(client), found, 0
     try:
-        known, found, nbytes = client.run_on_scheduler(survey_scheduler, list(arrays))
+        known, holders, nbytes = client.run_on_scheduler(survey_scheduler, [(name, n) for name, n, _ in arrays])
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
-        return of_client(client), [], 0
-    return _remember(client, known), [[sets[i] for i in which] for sets, which in found], nbytes
+        return of_client(client), found, 0
+    found = [[sets[i] for i in which] for sets, which in holders]
+    return _remember(client, known), found if all(map(all, found)) else [], nbytes
+
+
+def _are_finished(futures: Mapping[Any, Any]) -> bool:
+    """True for futures of just these keys that are all in memory."""
+    values = futures.values()
+    if not are_futures(values) or [future.key for future in values] != [*futures]:
+        return False
+    return all(future.status == "finished" for future in values)
 
 
 def mine() -> Any:

@@ -1,5 +1,5 @@
-"""What a call and dask's configuration say about a reduction: axes, fan-in, sizes of groups, and the positions that an
-array's shape must tell. Checked when the graph is built.
+"""What a call and dask's configuration say about a reduction: arrays, operator, axes, fan-in, sizes of groups, and the
+positions that an array's shape must tell. Checked when the graph is built.
 
 A key or a value of the configuration that means nothing here is an error: ignored, a misspelt key would be a program
 that runs as if nothing had been set.
@@ -7,23 +7,29 @@ that runs as if nothing had been set.
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from numbers import Integral
+from numbers import Integral, Number, Real
 from typing import Any
+from uuid import uuid4
 
 import dask
 import numpy as np
+from dask.highlevelgraph import HighLevelGraph
 
-from ..chunk import to_host
-from ..errors import ArgumentError, AxisError, EmptyError, message
+from ..chunk import is_device, to_host
+from ..errors import ArgumentError, ArgumentTypeError, AxisError, EmptyError, message
 from ..host import masked
 from ..operators.grouped import Binned
-from ..operators.monoid import Bound
+from ..operators.monoid import Bound, Monoid
 from ..place import Place
+from ..public import is_labelled, xarray
+from . import graph_arrays as da
+from .meta import require_native
 
 Axes = tuple[int, ...]
 Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
@@ -73,7 +79,9 @@ def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks
     if split_every is None:
         split_every = dask.config.get("split_every", None)
     if split_every is None:
-        return _default_fan_in(bound, axes, chunks)
+        largest = bytes_of_largest(chunks, stages(bound, tuple(map(len, chunks)), axes)[0], bound)
+        fits = FAN_IN_UNKNOWN if math.isnan(largest) else int(FAN_IN_BYTES // max(largest, 1))
+        return min(max(fits, FAN_IN_LEAST), FAN_IN)
     expected = "None, an integer of 2 or more, or a dict of axis to such integers"
     remedy = "A combine takes at least two partials, or it never ends."
 
@@ -100,16 +108,9 @@ def _at_least(least: int, number: Any, name: str, received: str, expected: str, 
     return int(number)
 
 
-def _default_fan_in(bound: Bound, axes: Axes, chunks: Chunks) -> int:
-    kept = [sizes for a, sizes in enumerate(chunks) if a not in stages(bound, tuple(map(len, chunks)), axes)[0]]
-    if any(math.isnan(n) for sizes in kept for n in sizes):
-        return FAN_IN_UNKNOWN
-    fits = FAN_IN_BYTES // max(int(bytes_of_largest(kept, bound)), 1)
-    return min(max(fits, FAN_IN_LEAST), FAN_IN)
-
-
-def bytes_of_largest(kept: Iterable[tuple[float, ...]], bound: Bound) -> float:
-    """Bytes of the largest partial, of the chunks' sizes along the kept axes."""
+def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
+    """Bytes of the largest partial of chunks that are reduced along some axes."""
+    kept = (sizes for a, sizes in enumerate(chunks) if a not in axes)
     return float(math.prod(max(sizes, default=0) for sizes in kept) * bound.cell_bytes)
 
 
@@ -124,11 +125,6 @@ def empty_slice(name: str, received: str) -> EmptyError:
     """The error for a slice that has no element, hence no answer."""
     expected = "at least one element in each slice (it has no identity)"
     return EmptyError(message(name, received, expected, "Drop the empty axes first."))
-
-
-def needs_places(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> bool:
-    """True where a chunk must know where in the whole array it lies."""
-    return bound.indexed and any(numblocks[a] > 1 for a in axes)
 
 
 def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...], ...]:
@@ -186,6 +182,122 @@ def shift_positions(partial: Any, bound: Bound, axes: Axes, place: Place | None)
         for name in bound.positions:
             found[name] += np.where(found[name] < 0, 0, shift)
     return found
+
+
+# ---- arrays and operators
+
+
+def as_dask(name: str, x: Any) -> Any:
+    """A dask array as it is; NumPy and CuPy arrays, lists, numbers and what pandas has as a dask array of one chunk."""
+    if isinstance(x, da.Array):
+        return x
+    if is_device(x):
+        # ``da.from_array`` would copy it, and its token would copy it to the host: hence a name at random.
+        key = f"gr-array-{uuid4().hex}"
+        graph = HighLevelGraph.from_collections(key, {(key, *(0 for _ in x.shape)): x}, dependencies=[])
+        return da.Array(graph, key, chunks=tuple((n,) for n in x.shape), meta=x)
+    if is_labelled(x) or isinstance(x, xarray("Variable") or ()):
+        return as_dask(name, x.data)
+    _require_array(name, x)
+    if type(x).__module__.partition(".")[0] == "pandas" or isinstance(x, np.matrix):
+        x = np.asarray(x)  # dask would keep these as they are, and they have axes of their own
+    try:
+        return da.asanyarray(x)
+    except ValueError as error:
+        received = str(error).rstrip(".")
+        raise ArgumentError(message(name, received, "rows of one length", "Make an array of it first.")) from error
+
+
+def _require_array(name: str, x: Any) -> None:
+    """Raise for what NumPy would take for a single object, and for what is lazy in another way than dask's arrays."""
+    kind = type(x)
+    if hasattr(kind, "__dask_graph__") and not hasattr(kind, "to_dask_array"):
+        received = f"{kind.__module__.partition('.')[0]}'s {kind.__name__}"
+        remedy = "Make one of it, as dask.array.from_delayed does."
+        raise ArgumentTypeError(message(name, received, "an array of dask.array", remedy))
+    is_array = any(hasattr(kind, each) for each in ("dtype", "__array__", "__array_interface__", "to_dask_array"))
+    if is_array or isinstance(x, Sequence | Number | np.generic):
+        return
+    try:
+        is_one = np.asarray(x).dtype == object
+    except ValueError:  # not even that, as what iterates over arrays
+        is_one = True
+    if is_one:
+        remedy = "Pass list(...) of it." if isinstance(x, Iterable) else "Make an array of it."
+        raise ArgumentTypeError(message(name, f"type {kind.__name__}", "an array, a list or a number", remedy))
+
+
+def operands(name: str, monoid: Monoid, x: Any) -> tuple[Any, ...]:
+    """What a monoid reads, as dask arrays: one array, or a tuple of as many as its arity."""
+    if monoid.arity == 1:
+        return (as_dask(name, x),)
+    if not isinstance(x, tuple) or len(x) != monoid.arity:
+        received = f"a tuple of {len(x)}" if isinstance(x, tuple) else type(x).__name__
+        remedy = "Pass as many arrays as the arity."
+        raise ArgumentError(message(name, received, f"a tuple of {monoid.arity} arrays", remedy))
+    return tuple(as_dask(name, each) for each in x)
+
+
+def bind(monoid: Monoid, given: tuple[Any, ...], dtype: Any, options: dict[str, Any], name: str) -> Bound:
+    """A monoid bound to the arrays' dtypes in native byte order, its options checked."""
+    for each in (*given, *(() if dtype is None else (np.dtype(dtype),))):
+        require_native(name, each)
+    check_options(monoid, options, name)
+    if options:
+        monoid = monoid.with_options(**options)
+    return monoid.bind(*(d.newbyteorder("=") for d in given), dtype=dtype)
+
+
+def check_options(monoid: Monoid, options: dict[str, Any], name: str) -> None:
+    """Raise for options that the monoid's ``finalise`` does not take."""
+    if not options:
+        return
+    if not isinstance(options.get("ddof", 0), Real):
+        raise ArgumentError(message(name, f"ddof {options['ddof']!r}", "a real number", "Pass 0 or 1, as a rule."))
+    parameters = list(inspect.signature(monoid.finalise).parameters.values())
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    known = [p.name for p in parameters[2:]]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        expected = " or ".join(known) or "no option"
+        raise ArgumentError(message(name, f"option {', '.join(unknown)}", expected, "Leave it out."))
+
+
+def align(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays of one shape, cut into the same chunks."""
+    for other in arrays[1:]:
+        if not agree(arrays[0].shape, other.shape):
+            received = f"arrays of shapes {arrays[0].shape} and {other.shape}"
+            raise ArgumentError(message(name, received, "one shape", "Broadcast or reshape one of them."))
+    return broadcast(name, arrays)
+
+
+def agree(shape: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """True where two shapes are one, as far as their sizes are known."""
+    return len(shape) == len(other) and all(m == n or math.isnan(m + n) for m, n in zip(shape, other, strict=True))
+
+
+def broadcast(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays broadcast to one shape, in chunks of one size. Those that grow are views, chunk by chunk."""
+    if len({a.chunks for a in arrays}) == 1:
+        return arrays
+    if any(np.isnan(a.shape).any() for a in arrays):
+        if len({a.numblocks for a in arrays}) > 1:
+            remedy = "Call compute_chunk_sizes() first."
+            raise ArgumentError(message(name, "unknown chunk sizes", "the same chunks in all", remedy))
+        return arrays
+    try:
+        shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    except ValueError:
+        received = f"arrays of shapes {' and '.join(str(a.shape) for a in arrays)}"
+        raise ArgumentError(message(name, received, "shapes that broadcast", "Reshape one of them.")) from None
+    inds = [tuple(range(len(shape) - a.ndim, len(shape))) for a in arrays]
+    _, unified = da.core.unify_chunks(*(v for pair in zip(arrays, inds, strict=True) for v in pair))
+    # Along each axis, counted from the last, those of the first array that is of full size there.
+    along = [(axis - len(shape), size) for axis, size in enumerate(shape)]
+    chunks = tuple(next(a.chunks[i] for a in unified if a.ndim >= -i and a.shape[i] == n) for i, n in along)
+    return tuple(a if a.chunks == chunks else da.broadcast_to(a, shape, chunks=chunks) for a in unified)
 
 
 # ---- dask's configuration, under ``gpureduce``

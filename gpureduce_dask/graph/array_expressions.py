@@ -283,15 +283,12 @@ def _tasks(expr: Any, name: str) -> dict[Any, GraphNode]:
     lowered = expr.lower_completely()
     found = private.tasks_of_expression(lowered)
     # dask makes numbers arrays of their own, on which all chunks then depend; tasks of graph-based arrays hold them.
-    numbers = {key: node for key, node in found.items() if isinstance(node, DataNode) and _is_number(node.value)}
+    data = {key: node for key, node in found.items() if isinstance(node, DataNode)}
+    numbers = {key: node for key, node in data.items() if isinstance(node.value, np.ndarray) and node.value.ndim == 0}
     if (lowered._name,) not in numbers:
         subs: dict[Any, Any] = {**numbers}
         found = {key: node.substitute(subs, key=key) for key, node in found.items() if key not in numbers}
     return found | _renamed(lowered, name)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 0
 
 
 def _keys(name: str, numblocks: tuple[int, ...]) -> list[Any]:
@@ -442,13 +439,12 @@ def _results_above(one: Any, dependents: Any, above: dict[str, list[Any]]) -> li
 
 
 def _is_data(expr: Any) -> bool:
-    """True for chunks that lie in memory."""
-    return _may_be_data(expr) and not any(map(_is_task, _layer(expr)[1].values()))
-
-
-def _is_task(value: Any) -> bool:
-    """True for a node of a graph, or a task as dask wrote them before: a tuple that begins with a function."""
-    return isinstance(value, GraphNode) or (type(value) is tuple and bool(value) and callable(value[0]))
+    """True for chunks that lie in memory, and not for tasks, of which dask wrote some as tuples that begin with a
+    function."""
+    return _may_be_data(expr) and not any(
+        isinstance(value, GraphNode) or (type(value) is tuple and bool(value) and callable(value[0]))
+        for value in _layer(expr)[1].values()
+    )
 
 
 def _written_together(together: dict[tuple[CallTemplate, int], Any]) -> dict[Any, GraphNode]:

@@ -15,8 +15,8 @@ from ..errors import ArgumentError, message
 from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
 from . import meta, reduce_tasks
-from .apply import bind
-from .arguments import Axes, key_prefix
+from .arguments import Axes, bind, key_prefix
+from .graph_arrays import core
 
 
 def reduction_functions(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _merge(partials: Any, bound: Bound, axes: Axes) -> Any:
     end, because their rows stay apart until each is complete.
     """
     if bound.monoid.commutative:
-        return reduce_tasks.merge(list(_flat(partials)), bound)
+        return reduce_tasks.merge([*core.flatten([partials])], bound)  # type: ignore[attr-defined, no-untyped-call]
     if not isinstance(partials, list):
         return partials
     if len(axes) == 1:
@@ -83,14 +83,6 @@ def _merge(partials: Any, bound: Bound, axes: Axes) -> Any:
         return None
     joined = np.concatenate([chunk.to_host(r, bound) for r in rows], axis=axes[0])
     return chunk.to_device(joined, bound) if chunk.is_device(rows[0]) else joined
-
-
-def _flat(partials: Any) -> Any:
-    if isinstance(partials, list):
-        for each in partials:
-            yield from _flat(each)
-    else:
-        yield partials
 
 
 # How running results of these join what stands before them.

@@ -7,6 +7,7 @@ traces it into its own kernel; anything else that wants it gets the array that d
 
 from __future__ import annotations
 
+import math
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -143,15 +144,14 @@ def kept_bytes(block: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class UnreducedChunk:
-    """A chunk that is reduced when it is folded with others of its group: once there are so many bytes of them, or, if
-    it takes no memory, with all such of its group."""
+    """A chunk that is reduced when it is folded with others of its group: once there are so many bytes of them, which
+    is never where it takes no memory."""
 
     blocks: tuple[Any, ...]
     bound: Bound
     axes: tuple[int, ...]
     place: Any
-    together_bytes: int = 0
-    is_input: bool = False
+    together_bytes: float
 
     @property
     def nbytes(self) -> int:
@@ -161,13 +161,15 @@ class UnreducedChunk:
     @property
     def is_alone(self) -> bool:
         """True where its place is not of others: groups find their labels by the place of each."""
-        return self.place is not None and not isinstance(self.bound, Binned)
+        is_bounded = self.together_bytes < math.inf
+        return self.place is not None and is_bounded and not isinstance(self.bound, Binned)
 
     def follows(self, other: UnreducedChunk) -> bool:
         """True where both may be reduced in one call."""
-        same = self.bound == other.bound and not (self.is_alone or other.is_alone)
-        pairs = zip(self.blocks, other.blocks, strict=True) if same else ()
-        return same and all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
+        if self.bound != other.bound or self.together_bytes != other.together_bytes or self.is_alone or other.is_alone:
+            return False
+        pairs = zip(self.blocks, other.blocks, strict=True)
+        return self.together_bytes == math.inf or all(a.shape == b.shape and a.dtype == b.dtype for a, b in pairs)
 
 
 def defer_elementwise(node: Task, have: Any) -> DeferredArray | None:

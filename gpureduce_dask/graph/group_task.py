@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeGuard, TypeVar
 
@@ -22,9 +22,9 @@ from ..distributed.handles import Coords, Handle
 from ..distributed.private import Alias, GraphNode, Task, TaskRef
 from ..operators.monoid import Bound
 from . import deferred
+from .layers import Key, sources_first
 from .reduce_tasks import Folding, GroupLayout, combine, made, reduce_chunk, reduce_chunks
 
-Key = Any
 Step = tuple[int, Key, tuple[GraphNode, ...]]  # which group, what it folds next, and how that is made
 T = TypeVar("T")
 Making = Generator[Upload, None, T]  # of a value: it stops where a copy to a GPU is needed that may not be finished
@@ -54,7 +54,9 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
                 fold_first()
             making = _make_all(step[2], have, uses)
             # One that takes what steps before it make, as another reduction of their chunk, begins in its turn.
-            upload = next(making, None) if _needs(step) <= have.keys() else None
+            _, member, nodes = step
+            needs = {member, *(key for node in nodes for key in node.dependencies)} - {node.key for node in nodes}
+            upload = next(making, None) if needs <= have.keys() else None
             begun.append((step, making, upload.nbytes if upload else 0))
             while begun and not begun[0][2]:
                 fold_first()
@@ -62,12 +64,6 @@ def run(closes: Sequence[Callable[..., Any]], steps: Sequence[Step], names: Sequ
             fold_first()
     results = tuple(close(fold.pending()) for close, fold in zip(closes, folds, strict=True))
     return results[0] if len(results) == 1 else results
-
-
-def _needs(step: Step) -> set[Key]:
-    """What a step takes of steps before it, and of the task."""
-    _, member, nodes = step
-    return {member, *(key for node in nodes for key in node.dependencies)} - {node.key for node in nodes}
 
 
 def _make_all(nodes: Iterable[GraphNode], have: dict[Key, Any], uses: Counter[Key]) -> Making[None]:
@@ -214,7 +210,7 @@ def execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *giv
 
 def _execute(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Making[Any]:
     values = dict(zip(names, given, strict=True))
-    order = list(_sources_first(inner, out))
+    order = list(sources_first(out, inner))
     uses = Counter(key for each in order for key in each.dependencies)
     yield from _make_all(order, values, uses)
     return values[out]
@@ -243,19 +239,6 @@ def _argument(value: Any, have: dict[Key, Any]) -> Making[Any]:
     if isinstance(value, TaskRef):
         return have[value.key]
     return (yield from _value(value, have)) if isinstance(value, GraphNode) else value
-
-
-def _sources_first(graph: Mapping[Key, GraphNode], out: Key) -> Iterator[GraphNode]:
-    """The tasks that one result needs, each after those that it needs itself."""
-    ahead, done = [(out, False)], set()
-    while ahead:
-        key, is_ready = ahead.pop()
-        if is_ready:
-            yield graph[key]
-        elif key not in done:
-            done.add(key)
-            ahead.append((key, True))
-            ahead.extend((need, False) for need in graph[key].dependencies if need in graph)
 
 
 def _drop(keys: Iterable[Key], uses: Counter[Key], have: dict[Key, Any]) -> None:

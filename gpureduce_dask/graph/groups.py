@@ -1,30 +1,35 @@
-"""Reductions by group: states for every group in each chunk, or for a chunk's own where groups lie in few chunks."""
+"""Reductions by group: states for every group in each chunk, or for a chunk's own where groups lie in few chunks.
+
+Counts and histograms are groups too: of elements that are their own labels, or that bins label as they are read.
+"""
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
 
 import numpy as np
-from dask.base import tokenize
+from dask.base import is_dask_collection, tokenize
 
 from ..chunk import is_device, require_plain_chunk
+from ..chunk_groups import codes_of
 from ..device import faults
 from ..dtypes import refuse as refuse_dtype
-from ..errors import ArgumentError, EmptyError, message
+from ..errors import ArgumentError, ArgumentTypeError, EmptyError, message
+from ..host.histogram import CODES
 from ..labels import boxes, refuse
 from ..operators import table as operators
-from ..operators.grouped import Bins, Labels, binned
+from ..operators.grouped import COUNT, Bins, Edges, Labels, binned
 from ..operators.monoid import Bound, Monoid
 from . import deferred, meta, reduce_tasks
 from . import graph_arrays as da
-from .apply import align, bind, operands
-from .arguments import Axes, key_prefix, normalise_axes
+from .arguments import Axes, align, as_dask, bind, key_prefix, normalise_axes, operands
 from .meta import belongs_to_stock, foreign, require_plain
-from .reduce import build_tree
+from .reduce import apply, build_tree
 
 MOST = 2**31  # kernels count groups in 32 bits
 CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
@@ -58,12 +63,6 @@ def grouped(
     _refuse_gaps(bins, bound, fill_value)
     whole = binned(bound, bins, fill_value)
     return build_tree(arrays if known else (*arrays, given), whole, axes, False, split_every, name).array
-
-
-def own_groups(name: str, bound: Bound, x: Any, count: int, split_every: Any, strict: bool) -> Any:
-    """Reduce an array whose elements are their own labels, over all axes."""
-    bins = Bins(name, (count,), tuple(range(x.ndim)), is_own=True, strict=strict)
-    return build_tree((x,), binned(bound, bins), None, False, split_every, name).array
 
 
 def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict: bool) -> tuple[Any, tuple[int, ...]]:
@@ -118,31 +117,21 @@ def _lines(
         if line.shape != (size,) and not (line.ndim == 1 and math.isnan(line.shape[0] + size)):
             expected = f"one of shape ({size},)"
             raise ArgumentError(message(name, f"labels of shape {line.shape}", expected, "Pass a label an element."))
-    if not any(isinstance(line, da.Array) for line in lines):
-        if math.isnan(sum(shape)):
-            raise _unknown(name)
-        sizes = tuple(_count(name, line, n, strict) for line, n in zip(lines, counts, strict=True))
-        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
+    is_known = not any(isinstance(line, da.Array) for line in lines)
+    if is_known and math.isnan(sum(shape)):
+        raise _unknown(name)
     sizes = tuple(
         _size(name, n) if isinstance(line, da.Array) else _count(name, line, n, strict)
         for line, n in zip(lines, counts, strict=True)
     )
+    if is_known:
+        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
     inputs = []
     for i, (line, axis) in enumerate(zip(lines, axes, strict=True)):
         inputs += [_cut(name, da.asanyarray(line), x, (axis,), (shape[i],)), (i,)]
-    dtype = np.dtype(np.int64)
-    return da.blockwise(
-        _boxes,
-        tuple(range(len(axes))),
-        *inputs,
-        name=None,
-        sizes=sizes,
-        operation=name,
-        strict=strict,
-        dtype=dtype,
-        meta=np.empty((0,) * len(axes), dtype),
-        align_arrays=False,
-    ), (math.prod(sizes),)
+    options = {"sizes": sizes, "operation": name, "strict": strict}
+    along, dtype = tuple(range(len(axes))), np.dtype(np.int64)
+    return meta.blockwise(_boxes, along, *inputs, template=None, dtype=dtype, **options), (math.prod(sizes),)
 
 
 def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) -> Any:
@@ -275,18 +264,14 @@ def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequenc
     codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
     options = {} if deferred.fuses() else {"fuse": False}
     inds = tuple(range(x.ndim))
-    return da.blockwise(
+    return meta.blockwise(
         partial(_reduce_stretch, name=name, bound=bound, device=meta.promises_device(x._meta), **options),
         inds,
-        x,
-        inds,
-        codes,
-        (axis,),
+        *(x, inds, codes, (axis,)),
+        template=x._meta,
+        dtype=bound.result,
         name=f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, options)}",
         adjust_chunks={axis: tuple(map(len, groups))},
-        dtype=bound.result,
-        meta=meta.like(x._meta, x.ndim, bound.result),
-        align_arrays=False,
     )
 
 
@@ -311,3 +296,104 @@ def reduce_cohorts(
         few = x.blocks[(slice(None),) * (x.ndim - 1) + (blocks,)]
         found.append(grouped(name, op, few, mine, x.ndim - 1, len(groups), None, None, None, **options))
     return da.concatenate(found, axis=-1)
+
+
+# ---- counts and histograms
+
+
+def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
+    """:func:`gpureduce_dask.bincount`."""
+    name = "bincount"
+    array = as_dask(name, x)
+    require_plain(name, "an array", array)
+    if not isinstance(minlength, Integral):
+        received = f"minlength {minlength!r}"
+        raise ArgumentTypeError(message(name, received, "an integer of 0 or more", "Pass how many there are."))
+    least = operator.index(minlength)
+    if array.ndim != 1 or least < 0:
+        received = f"an array of {array.ndim} dimensions and minlength {least}"
+        raise ArgumentError(message(name, received, "one dimension and 0 or more", "Call x.ravel()."))
+    if array.dtype.kind not in "biu":
+        raise refuse_dtype(name, array.dtype, "integers", "Convert the array with astype, or use gr.histogram.")
+    if not isinstance(x, da.Array) and not is_device(x) and array.size:
+        least = max(least, int(np.max(x)) + 1)
+    if not least:
+        if isinstance(x, da.Array) or is_device(x):
+            return da.bincount(array, weights, minlength, split_every)
+        return da.zeros(0, dtype=np.int64 if weights is None else np.float64)
+    if weights is None:
+        bins = Bins(name, (least,), (0,), is_own=True, strict=True)
+        return build_tree((array,), binned(COUNT.bind(array.dtype), bins), None, False, split_every, name).array
+    given = as_dask(name, weights)
+    if given.dtype.kind not in "biuf":
+        raise refuse_dtype(name, given.dtype, "real weights", "Sum the real and the imaginary parts.")
+    return grouped(name, "sum", given, array, None, least, np.float64, None, split_every, strict=True)
+
+
+def histogram(
+    a: Any, bins: Any, range: Any, normed: Any, weights: Any, density: Any, masks: bool = False
+) -> tuple[Any, Any]:
+    """:func:`gpureduce_dask.histogram`. With ``masks`` what chunks mask is counted, as dask and NumPy count it, where
+    the array's meta is silent about it."""
+    name = "histogram"
+    x = as_dask(name, a)
+    require_plain(name, "an array", x)
+    if normed is not False:
+        raise ArgumentError(message(name, f"normed={normed!r}", "density=", "NumPy has removed normed."))
+    if is_lazy(bins) or is_lazy(range):
+        lazily: tuple[Any, Any] = da.histogram(x, bins, range, normed, weights, density)
+        return lazily
+    edges = _edges(name, bins, range, x.dtype)
+    if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
+        raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
+    bins_of = Edges(edges, tuple(range) if np.ndim(bins) == 0 else None, masks)
+    if len(edges) < 2:
+        found = da.zeros(0, dtype=np.int64 if weights is None else as_dask(name, weights).dtype)
+    elif weights is None:
+        found = _counts(name, x if x.ndim else x.reshape(1), bins_of)
+    else:
+        found = _weighted(name, x, bins_of, weights)
+    if not density:
+        return found, edges
+    return found / np.diff(edges).astype(np.float64) / apply("sum", found), edges
+
+
+def _counts(name: str, x: Any, edges: Edges) -> Any:
+    """Counts of elements that bins label as they are read."""
+    bins = Bins(name, (len(edges.edges) - 1,), tuple(range(x.ndim)), edges=edges)
+    return build_tree((x,), binned(COUNT.bind(x.dtype), bins), None, False, None, name).array
+
+
+def _weighted(name: str, x: Any, edges: Edges, weights: Any) -> Any:
+    """Sums of weights of elements that their bins label."""
+    codes = x.map_blocks(
+        partial(codes_of, edges=edges),
+        dtype=CODES,
+        meta=meta.like(x._meta, x.ndim, CODES),
+        name=f"{key_prefix(name)}-codes-{tokenize(x.name, edges)}",
+    )
+    heavy = as_dask(name, weights)
+    if heavy.shape != x.shape and not any(map(math.isnan, (*heavy.shape, *x.shape))):
+        expected = f"the array's shape {x.shape}"
+        raise ArgumentError(message(name, f"weights of shape {heavy.shape}", expected, "Reshape the weights."))
+    dtype = np.dtype(np.int64) if heavy.dtype.kind == "b" else heavy.dtype
+    return grouped(name, "sum", heavy, codes, None, len(edges.edges) - 1, dtype, None, None)
+
+
+def is_lazy(bins: Any) -> bool:
+    """True for bins, or a range, of which some are known when they are computed."""
+    return any(map(is_dask_collection, bins if isinstance(bins, list | tuple) else (bins,)))
+
+
+def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
+    """The edges of the bins, in NumPy's dtype."""
+    if bins is None or isinstance(bins, str) or (np.ndim(bins) == 0 and range is None):
+        received = f"bins={bins!r} and range={range!r}"
+        raise ArgumentError(
+            message(name, received, "edges, or a number of bins and a range", "Only data could tell: pass both.")
+        )
+    try:
+        return np.histogram_bin_edges(np.empty(0, dtype), bins, range)
+    except (ValueError, TypeError) as error:
+        remedy = "Pass increasing edges, or a number and (low, high)."
+        raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error

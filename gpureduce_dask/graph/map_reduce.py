@@ -1,24 +1,422 @@
-"""Reductions and scans of functions of arrays: of a traced program where there is one, else of what the function
-gives of the whole arrays."""
+"""Reductions and scans of functions of arrays: of a traced program where there is one, else of what the function gives
+of the whole arrays.
+
+Where an operator has an element that changes no result, a masked element becomes that one. Means, variances and moments
+count their elements, and positions are of elements that there are: theirs keep the mask as another array. Weights are
+multiplied by, or go to operators of two arrays. Several statistics are the product of mapped monoids.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from ..distributed.private import write_to
-from ..errors import ArgumentError, message
+from ..dtypes import is_native, kind
+from ..errors import ArgumentError, DtypeError, message
+from ..expressions import tracer
 from ..expressions.mapped import mapped
 from ..expressions.program import Program
+from ..expressions.tracer import Untraceable
 from ..operators import table as operators
-from ..operators.monoid import Bound, Monoid
-from . import scan_apply
-from .apply import apply, bind
-from .operands import Function, Masked, Operands, checked_mask, refusing, traceable, unread
-from .reduce import build_tree
-from .statistics import reduce_together
+from ..operators.limits import highest, lowest, void
+from ..operators.masked import REFUSALS
+from ..operators.monoid import Bound, DType, Monoid
+from ..operators.pairs import present_finalise
+from ..operators.product_monoid import Product, product
+from ..operators.weighted import SPREADS
+from . import graph_arrays as da
+from . import scan_apply, statistics
+from .arguments import as_dask, bind, broadcast
+from .meta import describe, is_ours, require_plain
+from .reduce import apply, build_tree
+from .statistics import (
+    HOLDERS,
+    UNNAMED,
+    Holder,
+    Statistic,
+    bind_all,
+    build_statistics,
+    cut_statistic,
+    field_names,
+    share_states,
+)
 
 NAME = "map_reduce"
+Function = Callable[..., Any]
+
+
+class Operands:
+    """Arrays as the kernels read them: of one shape and one chunking, equal ones but once.
+
+    Numbers among what is given are no arrays: as in NumPy, Python's take the dtype of what they meet.
+    """
+
+    def __init__(self, name: str, given: Sequence[Any]) -> None:
+        self.numbers = {i: x for i, x in enumerate(given) if isinstance(x, (bool, int, float, complex, np.generic))}
+        arrays = [as_dask(name, x) for i, x in enumerate(given) if i not in self.numbers]
+        if not arrays:
+            raise ArgumentError(message(name, "no array", "one or more", "Pass what the function is called with."))
+        unlike: dict[str, int] = {}
+        order = tuple(unlike.setdefault(a.name, len(unlike)) for a in arrays)
+        single = tuple(arrays[order.index(i)] for i in range(len(unlike)))
+        whole = broadcast(name, single)
+        # A kernel goes by the first: of those that grow, one element stands for many.
+        ranks = sorted(range(len(single)), key=lambda i: single[i].shape != whole[i].shape)
+        self.order = tuple(ranks.index(i) for i in order)
+        self.name = name
+        self.given = tuple(given)
+        self.arrays = tuple(whole[i] for i in ranks)
+        self.dtypes = tuple(a.dtype.newbyteorder("=") for a in self.arrays)
+
+    @property
+    def is_ours(self) -> bool:
+        return all(is_ours(a._meta) and is_native(a.dtype) for a in self.arrays)
+
+    def trace(self, function: Function) -> Program | None:
+        """What the function gives of the elements, or None where that cannot be known."""
+        found = self._attempt(function)
+        return found if isinstance(found, Program) else None
+
+    def _attempt(self, function: Function) -> Program | Untraceable:
+        if not self.is_ours:
+            return Untraceable(describe(self.arrays))
+        if self.numbers:
+            function = Filled(function, tuple(self.numbers.items()))
+        return tracer.attempt(function, self.dtypes, self.order)
+
+    def results(self, function: Function) -> int:
+        """How many results the function gives."""
+        program = self.trace(function)
+        return len(program.outputs) if program else len(self.whole(function))
+
+    def whole(self, function: Function) -> list[Any]:
+        """What the function gives of whole arrays, an array a result: of dask's as dask has it, and of NumPy's
+        themselves where there are no others."""
+        if function is same:
+            return [self.arrays[i] for i in self.order]
+        reason = self._attempt(function)
+        is_lazy = not all(i in self.numbers or type(x) is np.ndarray for i, x in enumerate(self.given))
+        if is_lazy and isinstance(reason, Untraceable) and reason.needs_values:
+            raise self._refused(reason)
+        try:
+            with warnings.catch_warnings():  # of what dask has no function for, it would compute the arrays at once
+                warnings.filterwarnings("error", ".*is not implemented by Dask array", FutureWarning)
+                found = function(*(x if i in self.numbers else _own(x) for i, x in enumerate(self.given)))
+        except Exception as error:
+            detail = str(error).partition(". ")[0]
+            raise self._refused(reason, f", and raises {type(error).__name__}: {detail}") from error
+        many = found if isinstance(found, tuple | list) else (found,)
+        wanted = self.arrays[0].shape
+        for x in many:
+            if not isinstance(x, da.Array) and (is_lazy or not isinstance(x, np.ndarray | np.generic)):
+                raise self._refused(reason, f", and gives an object of type {type(x).__name__}")
+            pairs = zip(x.shape, wanted, strict=False)
+            if len(x.shape) != len(wanted) or any(m != n and (m == m or n == n) for m, n in pairs):
+                raise self._refused(reason, f", and gives shape {x.shape} of arrays of shape {wanted}")
+        if not many:
+            raise self._refused(reason, ", and gives nothing")
+        return [as_dask(self.name, x) for x in many]
+
+    def _refused(self, reason: Program | Untraceable, more: str = "") -> ArgumentError:
+        stop = f" ({reason})" if isinstance(reason, Untraceable) else ""
+        received = f"a function that cannot be traced{stop}{more}"
+        expected = "a function of elements, made of Python's operators and NumPy's functions"
+        remedy = "Reduce what dask makes of it, or x.map_blocks(f) where f may be called on one chunk after another."
+        return ArgumentError(message(self.name, received, expected, remedy))
+
+
+def traceable(name: str, function: Function, given: Sequence[Any]) -> tuple[Function, Sequence[Any]]:
+    """A function that can be traced, and its arrays: where it cannot, what it gives of the whole arrays."""
+    operands = Operands(name, given)
+    return (function, given) if operands.trace(function) else (same, operands.whole(function))
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A function whose arguments are numbers in some places."""
+
+    function: Function
+    numbers: tuple[tuple[int, Any], ...]
+
+    def __call__(self, *arrays: Any) -> Any:
+        given = list(arrays)
+        for place, number in self.numbers:  # in order: each finds its place among those before it
+            given.insert(place, number)
+        return self.function(*given)
+
+
+def same(*blocks: Any) -> Any:
+    """What it is given."""
+    return blocks if len(blocks) > 1 else blocks[0]
+
+
+def _own(x: Any) -> Any:
+    """An array that a function can do no harm to: a view of NumPy's to which writing is an error, and a dask array by
+    itself, which assignments turn into another."""
+    if type(x) is not np.ndarray:
+        return as_dask("map", x).copy()
+    view = x.view()
+    view.flags.writeable = False
+    return view
+
+
+# ---- masks
+
+ZERO = frozenset("sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average".split())
+ZERO |= {row.name for row in SPREADS.values()}  # an element without weight does not count
+ONE = frozenset({"prod", "nanprod", "all"})
+HIGHEST, LOWEST = frozenset({"min", "nanmin"}), frozenset({"max", "nanmax"})
+MISSING = frozenset({"nanmean", "nanvar", "nanstd"})
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A function and, as its last argument, which elements count for the operator of this name, or for several."""
+
+    function: Function
+    op: str = ""
+
+    @property
+    def keeps_mask(self) -> bool:
+        return self.op not in ZERO | ONE | HIGHEST | LOWEST | MISSING
+
+    def __call__(self, *arrays: Any) -> Any:
+        *given, mask = arrays
+        values = self.function(*given)
+        many = list(values) if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
+        if self.op in MISSING:
+            many = [v.astype(np.float64) if kind(v.dtype) in "biu" else v for v in many]
+        if self.keeps_mask:
+            return (*many, mask)
+        found = tuple(np.where(mask, v, self._neutral(v.dtype)) for v in many)
+        return found if len(found) > 1 else found[0]
+
+    def _neutral(self, dtype: DType) -> Any:
+        """The element that changes nothing."""
+        if self.op in ZERO | ONE:
+            value: Any = int(self.op in ONE)
+        elif self.op in MISSING:
+            value = np.nan
+        else:
+            worst = highest(dtype) if self.op in HIGHEST else lowest(dtype)
+            value = void(dtype, worst) if self.op.startswith("nan") else worst
+        return np.asarray(value, dtype)[()]
+
+
+def checked_mask(name: str, where: Any) -> Any:
+    """A mask as a dask array of bool."""
+    require_plain(name, "where", where)
+    mask = as_dask(name, where)
+    if mask.dtype != bool:
+        raise DtypeError(message(name, f"where of {mask.dtype}", "bool", "Compare first, as in where=(x > 0)."))
+    return mask
+
+
+def unread(name: str, arrays: tuple[Any, ...], keywords: str = "where=") -> DtypeError:
+    """The error for chunks that are no plain numbers, with a mask or weights."""
+    given = [a for a in arrays if a.dtype.kind != "b"] or arrays
+    remedy = "Fill masked chunks first, and pass their mask as where=."
+    received = f"{keywords} with {describe(given)}"
+    return DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
+
+
+def refusing(monoid: Monoid) -> Monoid:
+    """An operator of what may be nothing at all: one that has no answer to that then says so."""
+    finalise = REFUSALS.get(monoid.finalise) if monoid.empty == "raise" else None
+    return monoid if finalise is None else replace(monoid, finalise=finalise)
+
+
+# ---- weights
+
+
+def present(x: Any, weight: Any) -> Any:
+    """Elements and weights, for an operator of two arrays, with no weight for NaN."""
+    if kind(x.dtype) not in "fc":
+        return x, weight
+    gaps = np.isnan(x)
+    return np.where(gaps, 0, x), np.where(gaps, 0, weight)
+
+
+def squares(x: Any, weight: Any) -> Any:
+    """Squares of magnitudes times weights: of floats in float64, as :func:`~gpureduce_dask.sumsq` adds them up."""
+    if kind(x.dtype) == "c":
+        return (np.square(x.real.astype(np.float64)) + np.square(x.imag.astype(np.float64))) * weight
+    wide = {"f": np.float64, "u": np.uint64}.get(kind(x.dtype), np.int64)
+    return np.square(x.astype(wide)) * weight
+
+
+def rooted(x: Any, weight: Any) -> Any:
+    """Elements times the roots of their weights: the squares of these are weighted."""
+    return x * np.sqrt(weight)
+
+
+AVERAGE = operators.get("average")
+# What takes weights: a function of elements and these, and the operator of what it gives.
+WEIGHTED: dict[str, tuple[Function, Monoid]] = {
+    **{name: (np.multiply, operators.get(name)) for name in ("sum", "nansum", "norm1", "norminf")},
+    "norm2": (rooted, operators.get("norm2")),
+    "sumsq": (squares, operators.get("sum")),
+    "mean": (same, AVERAGE),
+    "nanmean": (present, replace(AVERAGE, finalise=present_finalise)),
+    **{name: (same, row) for name, row in SPREADS.items()},
+    "nanvar": (present, SPREADS["var"]),
+    "nanstd": (present, SPREADS["std"]),
+}
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """A function, and what operators of these names take of each of its results and of weights, the last argument, or,
+    with ``masked``, the last before a mask: the result itself, and then what each operator takes."""
+
+    function: Function
+    names: tuple[str, ...]
+    masked: bool
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        place = len(arrays) - self.masked - 1
+        values = self.function(*arrays[:place])
+        many = values if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
+        return tuple(x for value in many for x in self._taken(value, *arrays[place:]))
+
+    def _taken(self, value: Any, *others: Any) -> Iterator[Any]:
+        yield value
+        for name in self.names:
+            function = WEIGHTED[name][0]
+            # What does not count is as good as zero to all that take weights.
+            found = (Masked(function, "sum") if self.masked else function)(value, *others)
+            yield from found if type(found) is tuple else (found,)
+
+
+def weighted(monoid: Monoid, dtype: DType, weight: DType) -> tuple[Function, Monoid, DType | None]:
+    """What a reduction with weights is: a function, an operator, and a dtype of results where it is not theirs."""
+    function, found = WEIGHTED[monoid.name]
+    if monoid.name == "sumsq":
+        return function, found, monoid.bind(np.result_type(dtype, weight)).result
+    return function, found, None
+
+
+# ---- several statistics
+
+# Of one result of a function: operators by name, the numbers of the outputs that each takes, and whose states hold
+# others'.
+Request = tuple[Mapping[str, Bound], Mapping[str, tuple[int, ...]], Holder]
+
+
+def reduce_together(
+    operation: str,
+    function: Function,
+    ops: Sequence[Any],
+    given: Sequence[Any],
+    axis: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    where: Any = None,
+    weights: Any = None,
+    dtype: Any = None,
+    options: Mapping[str, Any] | None = None,
+) -> list[list[Any]]:
+    """For each result of the function its statistics, in the order asked. ``ddof`` goes to those that it is for; other
+    options and ``dtype`` are for one operator alone, with weights."""
+    options, is_masked = options or {}, where is not None
+    extra: list[Any] = []
+    traced: Function = Masked(function) if is_masked else function
+    if weights is not None:
+        rows = _weighted_rows(operation, ops, "order" in options)
+        require_plain(operation, "weights", weights)
+        extra, traced = [as_dask(operation, weights)], Weighing(function, rows, is_masked)
+    if is_masked:
+        extra.append(checked_mask(operation, where))
+    operands = Operands(operation, [*given, *extra])
+    program = operands.trace(traced)
+    ddof = options.get("ddof", 0)
+    if program is None and extra:
+        raise unread(operation, operands.arrays, "where=" if weights is None else "weights=")
+    if program is None:
+        values = operands.whole(function)
+        return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
+    keeps_mask = is_masked and weights is None
+    if weights is None:
+        requests = _mapped(operation, program, ops, ddof, keeps_mask)
+    else:
+        requests = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
+    whole, statistics = join(program, requests, keeps_mask)
+    tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
+    return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in statistics]
+
+
+def _mapped(
+    operation: str, program: Program, ops: Sequence[str | Monoid], ddof: float, keeps_mask: bool
+) -> Iterator[Request]:
+    """The statistics of each result; with a mask the last output says which elements count."""
+    last = len(program.outputs) - keeps_mask
+    for k in range(last):
+        bounds, holder = bind_all(operation, ops, program.results[k], ddof)
+        yield bounds, dict.fromkeys(bounds, program.outputs[k : k + 1] + program.outputs[last:]), holder
+
+
+def _weighted(
+    operation: str, program: Program, rows: Sequence[str], weight: DType, dtype: Any, options: Mapping[str, Any]
+) -> Iterator[Request]:
+    """The statistics of each result, from what :class:`Weighing` gives."""
+    arities = [WEIGHTED[name][1].arity for name in rows]
+    step = 1 + sum(arities)
+
+    def holder(name: str) -> tuple[str, None] | None:  # with weights, those that begin as others' states do
+        found = (each for each, field in HOLDERS.get(name, ()) if field == "count" and each in rows)
+        return next(((each, None) for each in found), None)
+
+    for first in range(0, len(program.outputs), step):
+        value, *rest = program.outputs[first : first + step]
+        bounds, outputs = {}, {}
+        for name, arity in zip(rows, arities, strict=True):
+            outputs[name], rest = tuple(rest[:arity]), rest[arity:]
+            given = tuple(program.nodes[i].dtype for i in outputs[name])
+            _, row, own = weighted(operators.OPERATORS[name], program.nodes[value].dtype, weight)
+            mine = {k: v for k, v in options.items() if k != "ddof" or name in statistics.SPREADS | UNNAMED}
+            bounds[name] = bind(replace(row, name=name), given, dtype or own, mine, operation)
+        yield bounds, outputs, holder
+
+
+def join(program: Program, requests: Iterator[Request], keeps_mask: bool) -> tuple[Product, list[list[Statistic]]]:
+    """The product of all states, and where in it each statistic of each result is."""
+    parts: list[Bound] = []
+    found: list[list[tuple[Bound, int, int]]] = []
+    for bounds, outputs, holder in requests:
+        states, places = share_states(bounds, holder)
+        pairs = zip(bounds.values(), places, strict=True)
+        found.append([(b, len(parts) + number, offset) for b, (number, offset) in pairs])
+        for state in states:
+            number = len(parts)
+            part = mapped(program.only(outputs[state.name]), state, keeps_mask, number)
+            parts.append(Bound(replace(part.monoid, name=f"{state.name}_{number}"), part.dtypes))
+    whole = product("map_reduce", tuple(parts))
+
+    def statistic(b: Bound, number: int, offset: int) -> Statistic:
+        if keeps_mask:  # nothing may count
+            b = Bound(refusing(b.monoid), b.dtypes, b.dtype)
+        return Statistic(b, whole.offsets[number] + offset)
+
+    return whole, [[statistic(*each) for each in one] for one in found]
+
+
+def _weighted_rows(operation: str, ops: Sequence[Any], has_order: bool) -> tuple[str, ...]:
+    """The names of operators that take weights, of moments too where there is an order."""
+    takers = WEIGHTED.keys() if has_order else WEIGHTED.keys() - UNNAMED
+    found = tuple(field_names(operation, ops))
+    for name, each in zip(found, ops, strict=True):
+        if name not in takers or operators.get(each) != operators.OPERATORS[name]:
+            received, expected = f"weights= with {name!r}", f"them with one of {', '.join(sorted(takers))}"
+            raise ArgumentError(message(operation, received, expected, "Ask for it in a call without weights."))
+    return found
+
+
+# ---- calls
 
 
 def map_reduce(

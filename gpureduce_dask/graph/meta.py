@@ -6,7 +6,7 @@ A meta is an empty array that tells dask so; here one is made without touching a
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -100,6 +100,12 @@ def _scalar_meta(dtype: DType) -> Any:
         return device_meta(0, dtype)
 
 
+def blockwise(run: Callable[..., Any], out: tuple[int, ...], *inputs: Any, template: Any, **options: Any) -> Any:
+    """dask's function of chunks as they lie, to ones of the kind that a meta promises."""
+    found = like(template, len(out), options["dtype"])
+    return da.blockwise(run, out, *inputs, meta=found, align_arrays=False, **options)
+
+
 def reduced(meta: Any, axis: Any, keepdims: bool, dtype: DType) -> Any:
     """What a reduction answers when dask probes it with a meta (``computing_meta=True``)."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -123,7 +129,11 @@ def belongs_to_stock(name: str, arrays: tuple[Any, ...], dtype: Any) -> bool:
     """True for masked, sparse and other foreign chunks, and for long doubles, objects, strings and records where stock
     dask has the operator of this name for them."""
     tables = [(a.dtype, ANSWERED) for a in arrays] + ([] if dtype is None else [(np.dtype(dtype), AS_OBJECTS)])
-    others = [_is_long(d) or name in table.get(d.kind, ()) for d, table in tables if not dtypes.is_native(d)]
+    others = [
+        (d.kind in "fc" and d in dtypes.LONG_DOUBLES) or name in table.get(d.kind, ())
+        for d, table in tables
+        if not dtypes.is_native(d)
+    ]
     foreign = any(not is_ours(a._meta) for a in arrays) or (bool(others) and all(others))
     return foreign or (name in ("nansum", "nanprod") and loses_nan(arrays, dtype))
 
@@ -132,10 +142,6 @@ def loses_nan(arrays: tuple[Any, ...], dtype: Any) -> bool:
     """True where NaN would be cast to an integer before it can be skipped."""
     is_whole = dtype is not None and dtypes.kind(np.dtype(dtype)) in "biu"
     return is_whole and any(dtypes.kind(a.dtype) in "fc" for a in arrays)
-
-
-def _is_long(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "fc" and dtype in dtypes.LONG_DOUBLES and not dtypes.is_native(dtype)
 
 
 def require_native(name: str, dtype: np.dtype[Any]) -> None:

@@ -10,7 +10,7 @@ from ..parameters import Array, ArrayLike
 from ..public import is_labelled, public
 from . import graph_arrays as da
 from . import sources
-from .apply import as_dask
+from .arguments import as_dask
 from .array_expressions import as_expression, as_graph, package_of
 
 

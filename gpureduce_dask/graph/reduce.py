@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
+from operator import getitem
 from typing import Any
 
 import dask
@@ -18,24 +18,35 @@ from dask.highlevelgraph import HighLevelGraph
 from .. import planner
 from ..distributed import private, workers
 from ..distributed.handles import Coords
-from ..distributed.private import List, Task, TaskRef
-from ..operators.monoid import Bound
+from ..distributed.private import List, Task, TaskRef, write_to
+from ..operators import table as operators
+from ..operators.monoid import Bound, Monoid
 from ..operators.product_monoid import Product
-from . import deferred, fusion, meta, reduce_tasks, sources, views
+from . import (
+    array_expressions,  # noqa: F401  # by which public functions are called
+    deferred,
+    fusion,
+    meta,
+    reduce_tasks,
+    sources,
+    views,
+)
 from . import graph_arrays as da
 from .arguments import (
     FAN_IN,
     Axes,
+    align,
+    as_dask,
+    bind,
     fan_in,
     group_size,
     key_prefix,
-    needs_places,
     normalise_axes,
-    place_chunks,
+    operands,
     refuse_empty,
-    stages,
 )
-from .fusion import Tasks, TaskWriter
+from .layers import Tasks, TaskWriter
+from .meta import belongs_to_stock, call, foreign
 from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups, slices_of
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
@@ -78,19 +89,19 @@ def build_tree(
         source = sources.select_source(reduction, dry_run) or views.select_source(reduction, dry_run)
     if source is None:
         workers.current()  # raises where a worker lacks what the tasks need
-    if is_whole and (source is None or not _is_worth_sharing(source)):
+    # Whole, a result of slices of one chunk each takes no task for each chunk, where workers reduce all of theirs
+    # in a task a thread.
+    is_shared = (
+        source is not None
+        and source.known.client is not None
+        and x.npartitions >= MANY_A_THREAD * source.known.total
+        and size is None
+        and sources.partials_travel(reduction, reduction.order[0], 1)
+    )
+    if is_whole and not is_shared:
         return Tree(reduction, keepdims, key_prefix(name), split).one_chunk_a_slice()
     source = source or LazySource(reduction)
     return Tree(reduction, keepdims, key_prefix(name), split, (size, str(source.mark))).of_groups(source)
-
-
-def _is_worth_sharing(source: Source) -> bool:
-    """True for slices of one chunk each where workers had better reduce all of theirs in a task a thread: whole, such
-    a result then takes no task for each of its chunks."""
-    reduction, known = source.reduction, source.known
-    stage = stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
-    is_spread = known.client is not None and reduction.x.npartitions >= MANY_A_THREAD * known.total
-    return is_spread and not reduction.size and sources.partials_travel(reduction, stage, 1)
 
 
 class Tree:
@@ -118,7 +129,7 @@ class Tree:
         packed = isinstance(self.bound, Product)  # its result is a partial, on either side
         ndim = len(self.kept) + len(self.bound.extra)
         self.meta = meta.like(None if packed else self.x._meta, ndim, self.bound.result)
-        self.order = stages(self.bound, self.x.numblocks, self.axes)
+        self.order = reduction.order
         self.array: Any = None
         self.source: Source | None = None
         self.groups: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks
@@ -132,7 +143,7 @@ class Tree:
         run = partial(reduce_tasks.reduce_whole, bound=self.bound, axes=self.axes, **options)
         extra = dict(enumerate(self.bound.extra, self.x.ndim))
         out = (*self.kept, *extra)
-        self.array = self._blockwise(run, self.name, out, self.bound.result, self.meta, self._inputs(), extra)
+        self.array = self._blockwise(run, out, self._inputs(), self.meta, new_axes=extra, name=self.name)
         return self
 
     def of_groups(self, source: Source) -> Tree:
@@ -159,7 +170,8 @@ class Tree:
             if together:
                 inputs = [together[group] for group in groups]
             elif len(groups) == 1:
-                inputs, kind = groups[0].fused_inputs(), groups[0].kind
+                # The task that ends the stage does the group's work as well: no other has a part in its result.
+                inputs, kind = [groups[0].node()] if groups[0].kind is Task else groups[0].takes[0], groups[0].kind
             else:
                 inputs = [self._add(group) for group in groups]
             if not in_runs and kind is Task:
@@ -186,12 +198,12 @@ class Tree:
         if len(groups) == 1:
             return {groups[0]: self._add(groups[0])}
         ref = self._add(join_groups(groups))
-        return {group: Task(None, operator.getitem, ref, i) for i, group in enumerate(groups)}
+        return {group: Task(None, getitem, ref, i) for i, group in enumerate(groups)}
 
     def _of_sets(self, source: Source, sets: list[list[tuple[Coords, list[GroupTask]]]]) -> Tree:
         """For each set of slices a task a worker, one that completes their results, and one for each block of these."""
         self._send_together(sum(map(len, sets)), source.known.threads, len(sets))
-        run = partial(reduce_tasks.finalise_each, bound=self.bound, drop=self._dropped, device=self.device)
+        finalise = partial(reduce_tasks.finalise, bound=self.bound, drop=self._dropped, device=self.device)
         for slices in sets:
             groups = [group for _, each in slices for group in each]
             self.groups += [(group.worker, group.chunks) for group in groups]
@@ -199,7 +211,8 @@ class Tree:
             for mine in by_worker(groups).values():
                 found |= self._add_joined(mine)
             partials, sizes = List(*(found[group] for group in groups)), [len(each) for _, each in slices]
-            blocks = self.writer.add("blocks", partial(run, sizes=sizes), partials)
+            run = partial(reduce_tasks.each_slice, run=finalise, sizes=sizes)
+            blocks = self.writer.add("blocks", run, partials)
             for number, (outer, _) in enumerate(slices):
                 key = self._block_key(outer)
                 take = partial(reduce_tasks.pick, number=number)
@@ -231,15 +244,14 @@ class Tree:
 
     def _partials_of_chunks(self) -> Any:
         """The array of the partials of each chunk, with positions where the state has an index."""
-        inputs, shape = self._inputs(), None
-        if needs_places(self.bound, self.x.numblocks, self.axes):
-            sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
+        inputs = self._inputs()
+        if (sizes := self.reduction.sizes) is not None:
             slices = private.slices_of_blocks(sizes)
             inputs += (_slices_as_array(sizes) if slices is None else slices, self.inds)
-            shape = tuple(sum(s) for s in sizes)
-        run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], shape=shape, **self.fuse_option)
+        options = {"shape": self.reduction.shape, **self.fuse_option}
+        run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], **options)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
-        return self._blockwise(run, self.writer.step_name("chunk"), self.inds, self.bound.state, state, inputs)
+        return self._blockwise(run, self.inds, inputs, state, name=self.writer.step_name("chunk"))
 
     def _narrow(self, refs: Sequence[Any], size: int) -> list[Any]:
         """Combine neighbours, level by level, until few enough are left for one task."""
@@ -292,27 +304,10 @@ class Tree:
         kept = ((1,) if a in self.axes else self.x.chunks[a] for a in self.kept)
         return (*kept, *((n,) for n in self.bound.extra))
 
-    def _blockwise(
-        self,
-        run: Callable[..., Any],
-        name: str,
-        out: Axes,
-        dtype: Any,
-        meta: Any,
-        inputs: Iterable[Any],
-        new_axes: dict[int, int] | None = None,
-    ) -> Any:
-        return da.blockwise(
-            run,
-            out,
-            *inputs,
-            name=name,
-            dtype=dtype,
-            meta=meta,
-            adjust_chunks={a: 1 for a in self.axes if a in out},
-            new_axes=new_axes,
-            align_arrays=False,
-        )
+    def _blockwise(self, run: Callable[..., Any], out: Axes, inputs: Iterable[Any], like: Any, **options: Any) -> Any:
+        """A task a chunk, which gives what is like a meta, of size 1 along the reduced axes."""
+        chunks = {a: 1 for a in self.axes if a in out}
+        return meta.blockwise(run, out, *inputs, template=like, dtype=like.dtype, adjust_chunks=chunks, **options)
 
 
 def _fan_in(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:
@@ -327,3 +322,45 @@ def _slices_as_array(chunks: tuple[tuple[int, ...], ...]) -> Any:
     for coords in np.ndindex(*found.shape):
         found[coords] = tuple(slice(*at[i : i + 2]) for at, i in zip(ends, coords, strict=True))
     return da.from_array(found, chunks=1)
+
+
+# ---- from what a caller passes
+
+
+def apply(
+    op: str | Monoid,
+    *inputs: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    split_every: Any = None,
+    out: Any = None,
+    name: str | None = None,
+    group: int | None = None,
+    **options: Any,
+) -> Any:
+    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's.
+
+    ``group`` is how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's
+    ``finalise``.
+    """
+    monoid = operators.get(op)
+    name = name or monoid.name
+    arrays = tuple(as_dask(name, x) for x in inputs)
+    places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
+    if belongs_to_stock(monoid.name, arrays, dtype):
+        if isinstance(op, Monoid):
+            raise foreign(name, arrays)
+        return call(name, arrays, dtype=dtype, out=out, **places, **options)
+    if op == "ptp" and arrays[0].dtype.kind == "c":  # whose ends are found by position: two states, not one
+        high, low = (apply(end, *arrays, **places, group=group, name=name) for end in ("max", "min"))
+        return write_to(out, high - low)
+    bound = bind(monoid, tuple(a.dtype for a in arrays), dtype, options, name)
+    result = build_tree(align(name, arrays), bound, axis, keepdims, split_every, name, group).array
+    return write_to(out, result)
+
+
+def apply_many(op: str | Monoid, x: Any, **arguments: Any) -> Any:
+    """:func:`apply` with all inputs in one argument: an array, or a tuple of them for a monoid of arity 2."""
+    monoid = operators.get(op)
+    return apply(op, *operands(monoid.name, monoid, x), **arguments)

@@ -7,12 +7,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import accumulate, islice, pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from .. import chunk, planner
+from .. import chunk
 from ..chunk import Place, Places
 from ..device import faults
 from ..distributed.handles import Coords, Handle
@@ -26,6 +26,8 @@ from .arguments import Axes, empty_slice, shift_positions
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
 # would pass for a value.
 Partial = Any
+# Of stretches of chunks, by where each starts, where their order matters.
+Runs = dict[int, Partial]
 
 
 @deferred.reads
@@ -46,10 +48,9 @@ def reduce_chunk(
     if lacks_answer(read[0], bound, axes):
         return None
     if deferred.is_group_task() and bound.monoid.commutative:
-        if deferred.are_inputs(read):
-            return deferred.UnreducedChunk(read, of, axes, place, is_input=True)
-        if size := _bytes_together(read, of, axes, place):
-            return deferred.UnreducedChunk(read, of, axes, place, size)
+        together = math.inf if deferred.are_inputs(read) else _bytes_together(read, of, axes, place)
+        if together:
+            return deferred.UnreducedChunk(read, of, axes, place, together)
     partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if deferred.is_group_task() else chunk.small_to_host(partial, bound)
@@ -101,14 +102,10 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 
 
 @faults.task
-def combine_each(partials: list[Partial], bound: Bound, sizes: Sequence[int]) -> list[Partial]:
-    """Partials of several slices, so many of each, to one for each."""
-    return [combine(each, bound=bound) for each in _of_each_slice(partials, sizes)]
-
-
-def _of_each_slice(partials: list[Partial], sizes: Sequence[int]) -> list[list[Partial]]:
-    ends = [*accumulate(sizes, initial=0)]
-    return [partials[a:b] for a, b in pairwise(ends)]
+def each_slice(partials: list[Partial], run: Callable[[list[Partial]], Any], sizes: Sequence[int]) -> list[Any]:
+    """What a task's function makes of the partials of each of several slices, so many of each."""
+    ends = accumulate(sizes, initial=0)
+    return [run(partials[a:b]) for a, b in pairwise(ends)]
 
 
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
@@ -117,27 +114,16 @@ def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partia
     with chunk.keep_on_device():
         found = [run(*given) for run in runs]
     bound = runs[0].keywords["bound"]  # type: ignore[attr-defined]
-    kept = [each.partials if isinstance(each, Runs) else (each,) for each in found]
-    left = iter(chunk.small_to_host_together([partial for each in kept for partial in each], bound))
-    return [
-        Runs(each.starts, tuple(islice(left, len(each.partials)))) if isinstance(each, Runs) else next(left)
-        for each in found
-    ]
+    kept = [each if isinstance(each, dict) else {None: each} for each in found]
+    left = iter(chunk.small_to_host_together([partial for each in kept for partial in each.values()], bound))
+    near = [{start: next(left) for start in each} for each in kept]
+    return [each.get(None, each) for each in near]
 
 
 @faults.task
 def finalise(partials: list[Partial], *_awaited: Any, bound: Bound, drop: Axes | None, device: bool) -> Any:
     """The last partials of a tree to results, of a product to one; ``drop`` are the axes to lose, None keeps all."""
     return result(merge(partials, bound), bound, drop, device)
-
-
-@faults.task
-def finalise_each(
-    partials: list[Partial], bound: Bound, sizes: Sequence[int], drop: Axes | None, device: bool
-) -> list[Any]:
-    """The last partials of several slices, so many of each, to the results of each."""
-    slices = _of_each_slice(partials, sizes)
-    return [finalise(each, bound=bound, drop=drop, device=device) for each in slices]
 
 
 def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:
@@ -235,22 +221,14 @@ class GroupLayout:
         return Places([Place(tuple(o if n else 0 for o, n in zip(at, shape, strict=True)), shape) for at in offsets])
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Partials of stretches of chunks, by where each starts."""
-
-    starts: tuple[int, ...]
-    partials: tuple[Partial, ...]
-
-
 @dataclass
 class Folding:
     """Partials and chunks that come one at a time, in order, folded before they pile up.
 
     Chunks of a host of fewer bytes than their partial has wait until they have as many, and those that fall into groups
     until there are ``PENDING_BYTES`` at least: a state costs what it is made of a few elements or of many. Those of a
-    GPU wait until there are ``LAUNCH_BYTES``. Those that take no memory wait to the end: a launch reduces all of one
-    shape.
+    GPU wait until there are ``LAUNCH_BYTES``. Those that take no memory wait to the end, or for one of another kind:
+    a launch reduces all of one shape.
     """
 
     bound: Bound
@@ -259,13 +237,9 @@ class Folding:
     chunks: list[deferred.UnreducedChunk] = field(default_factory=list)  # behind the partials
     keys: list[Any] = field(default_factory=list)  # of these chunks
     waiting: int = 0  # bytes of them
-    inputs: dict[Bound, list[deferred.UnreducedChunk]] = field(default_factory=dict)  # that take no memory, by operator
     own: Partial = None  # the partial that was made of chunks here, and may be written to
 
     def add(self, found: Partial | deferred.UnreducedChunk, key: Any = None) -> None:
-        if isinstance(found, deferred.UnreducedChunk) and found.is_input:
-            self.inputs.setdefault(found.bound, []).append(found)
-            return
         if self.chunks and not (isinstance(found, deferred.UnreducedChunk) and found.follows(self.chunks[0])):
             self._reduce()
         if isinstance(found, deferred.UnreducedChunk):
@@ -284,9 +258,6 @@ class Folding:
     def pending(self) -> list[Partial]:
         """What is left to combine."""
         self._reduce()
-        inputs, self.inputs = self.inputs, {}
-        for chunks in inputs.values():
-            self.add(deferred.reduce_deferred(chunks))
         return self.partials
 
     def _reduce(self) -> None:
@@ -350,13 +321,6 @@ def reduce_handles(
     return _reduce_from_afar(handles, picks, bound, layout)
 
 
-def runs_of(bound: Bound, members: Sequence[int]) -> tuple[tuple[int, int], ...] | None:
-    """The start and length of each stretch of neighbours, where their order matters."""
-    if bound.monoid.commutative:
-        return None
-    return tuple((run.start, len(run)) for run in planner.runs(members))
-
-
 def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial:
     """Chunks that were perhaps reduced before: what was found out about each is not asked again."""
     batch = handle.get_or_compute(
@@ -405,8 +369,9 @@ def _first_bad(error: Exception, alone: Iterable[Callable[[], Any]]) -> int | No
 
 def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial | Runs:
     """Chunks of a handle that travelled, which come one at a time."""
-    folding, partials = Folding(bound), []
-    for i in picks:
+    folding, runs = Folding(bound), Runs()
+    numbers = [start + i for start, length in layout.runs or () for i in range(length)]
+    for at, i in enumerate(picks):
         partial = reduce_chunks(
             [h.take([i]) for h in handles],
             bound,
@@ -417,10 +382,8 @@ def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound,
         if layout.runs is None:
             folding.add(partial)
         else:
-            partials.append(partial)
-    if layout.runs is None:
-        return merge(folding.pending(), bound)
-    return Runs(tuple(start + i for start, length in layout.runs for i in range(length)), tuple(partials))
+            runs[numbers[at]] = partial
+    return runs if layout.runs is not None else merge(folding.pending(), bound)
 
 
 def _reduce(
@@ -428,11 +391,11 @@ def _reduce(
 ) -> Partial | Runs:
     if layout.runs is None:
         return _reduce_run(blocks, bound, offsets, layout)
-    partials, i = [], 0
-    for _, length in layout.runs:
-        partials.append(_reduce_run(blocks[i : i + length], bound, offsets[i : i + length], layout))
+    runs, i = Runs(), 0
+    for start, length in layout.runs:
+        runs[start] = _reduce_run(blocks[i : i + length], bound, offsets[i : i + length], layout)
         i += length
-    return Runs(tuple(start for start, _ in layout.runs), tuple(partials))
+    return runs
 
 
 def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], layout: GroupLayout) -> Partial:
@@ -447,5 +410,5 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
 
 def in_order(groups: list[Runs], *_awaited: Any, close: Callable[[list[Partial]], Any]) -> Any:
     """Runs of several groups, brought in order, to what ``close`` makes of them."""
-    pairs = [pair for group in groups for pair in zip(group.starts, group.partials, strict=True)]
-    return close([partial for _, partial in sorted(pairs, key=lambda pair: pair[0])])
+    runs = {start: partial for group in groups for start, partial in group.items()}
+    return close([runs[start] for start in sorted(runs)])

@@ -41,10 +41,10 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, SummaryTask
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
-from . import deferred, fusion, meta, sources, task_fusion
+from . import deferred, fusion, meta, sources
 from . import graph_arrays as da
 from .arguments import key_prefix
-from .fusion import LazyTasks, Tasks, TaskWriter
+from .layers import LazyTasks, Tasks, TaskWriter
 from .scan_tasks import (
     Rows,
     Scan,
@@ -291,7 +291,7 @@ class ScanTree:
         if isinstance(source, HandleSource):
             return PersistedSource(self.reduction, [*source.handle_sets[0].holders().values()], source.known)
         found = handles.origins(self.x) if source is None and self.scan.fuse else None
-        if found is not None and task_fusion.are_computed(self.arrays, self.scan):
+        if found is not None and fusion.are_computed(self.arrays, self.scan):
             return PersistedSource(self.reduction, [*found[0].values()], found[1])
         return source
 

@@ -18,8 +18,7 @@ from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
 from . import graph_arrays as da
 from . import meta
-from .apply import align, as_dask, bind, operands
-from .arguments import normalise_axes
+from .arguments import align, as_dask, bind, normalise_axes, operands
 from .meta import foreign, loses_nan, require_plain
 from .scan import scan_array, scan_flat
 from .scan_tasks import Scan

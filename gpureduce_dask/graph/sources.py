@@ -10,8 +10,9 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, product
+from operator import getitem
 from types import MappingProxyType
 from typing import Any
 
@@ -24,8 +25,9 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
-from . import deferred, fusion, meta, reduce_tasks
-from .arguments import Axes, bytes_of_largest, needs_places, place_chunks, stages
+from . import deferred, meta, reduce_tasks
+from .arguments import Axes, Chunks, bytes_of_largest, place_chunks, stages
+from .layers import GroupNode, PlacedGroupNode
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
 BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
@@ -42,10 +44,6 @@ class GroupTask:
     worker: str | None
     chunks: int
     kind: type[Task] = Task
-
-    def fused_inputs(self) -> list[Any]:
-        """What a task takes that does the group's work as well, for no other group has a part in its result."""
-        return [self.node()] if self.kind is Task else self.takes[0]
 
     def node(self) -> Task:
         """The group's task, for another one to run."""
@@ -71,6 +69,16 @@ class Reduction:
         return self.arrays[0]
 
     @cached_property
+    def order(self) -> list[Axes]:
+        """The sets of axes that are reduced one after another."""
+        return stages(self.bound, self.x.numblocks, self.axes)
+
+    def counts(self, stage: Axes) -> tuple[int, int]:
+        """How many chunks a slice has, and how many slices there are."""
+        chunks = math.prod(self.x.numblocks[a] for a in stage)
+        return chunks, math.prod(n for a, n in enumerate(self.x.numblocks) if a not in stage)
+
+    @cached_property
     def chunk_bytes(self) -> float:
         """Bytes of the largest chunk, of all arrays together."""
         largest = math.prod(max(sizes, default=0) for sizes in self.x.chunks)
@@ -81,29 +89,32 @@ class Reduction:
         """Bytes of the largest partial of host chunks. GPUs make theirs too fast for more tasks to be worth it."""
         if meta.promises_device(self.x._meta):
             return math.inf
-        return bytes_of_largest([sizes for a, sizes in enumerate(self.x.chunks) if a not in self.axes], self.bound)
+        return bytes_of_largest(self.x.chunks, self.axes, self.bound)
+
+    @cached_property
+    def sizes(self) -> tuple[tuple[int, ...], ...] | None:
+        """Sizes of chunks along the reduced axes and 0 along others, where positions matter."""
+        is_needed = self.bound.indexed and any(self.x.numblocks[a] > 1 for a in self.axes)
+        return place_chunks(self.bound.name, self.x.chunks, self.axes) if is_needed else None
 
     @cached_property
     def shape(self) -> tuple[int, ...] | None:
         """The array's shape along the reduced axes and 0 along others, where positions matter."""
-        if not needs_places(self.bound, self.x.numblocks, self.axes):
-            return None
-        return tuple(sum(s) for s in place_chunks(self.bound.name, self.x.chunks, self.axes))
+        return None if self.sizes is None else tuple(map(sum, self.sizes))
 
     def offsets_of(self, chunks: Sequence[Coords]) -> list[Coords]:
         """The coordinates of the first elements of chunks, where positions matter."""
-        return [self._offsets[c] for c in chunks] if self.shape else [()] * len(chunks)
-
-    @cached_property
-    def _offsets(self) -> dict[Coords, Coords]:
-        sizes = place_chunks(self.bound.name, self.x.chunks, self.axes)
-        starts = [list(accumulate(s, initial=0)) for s in sizes]
-        return {c: tuple(starts[a][i] for a, i in enumerate(c)) for c in product(*(range(len(s)) for s in sizes))}
+        if not self.sizes:
+            return [()] * len(chunks)
+        starts = [[*accumulate(each, initial=0)] for each in self.sizes]
+        return [tuple(map(getitem, starts, c)) for c in chunks]
 
     def layout_of(self, stage: Axes, members: Any) -> reduce_tasks.GroupLayout:
-        return reduce_tasks.GroupLayout(stage, self.shape, reduce_tasks.runs_of(self.bound, members))
+        runs = None if self.bound.monoid.commutative else tuple((r.start, len(r)) for r in planner.runs(members))
+        return reduce_tasks.GroupLayout(stage, self.shape, runs)
 
 
+@lru_cache(maxsize=4)  # for a few reductions of one array; of 100,000 chunks each takes 10 MB
 def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
     """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
     every = product(*map(range, numblocks))
@@ -117,7 +128,7 @@ def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coor
 def partials_travel(reduction: Reduction, stage: Axes, homes: int) -> bool:
     """True where each of so many workers may take the partials of all slices from every other. Those of slices of one
     chunk each are finished where they are, or go to one worker."""
-    is_whole = all(n == 1 for a, n in enumerate(reduction.x.numblocks) if a in stage)
+    is_whole = reduction.counts(stage)[0] == 1
     kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
     nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * reduction.bound.cell_bytes
     return bool(nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes)))
@@ -159,8 +170,7 @@ def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stag
         return []
     if any(len({group.worker for group in groups}) < len(homes) for _, groups in slices):
         return []
-    kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
-    largest = bytes_of_largest(kept, reduction.bound)
+    largest = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
     return planner.sets_of_slices(len(slices), source.known.total, len(homes), largest)
 
 
@@ -172,10 +182,9 @@ def join_groups(groups: list[GroupTask]) -> GroupTask:
         return GroupTask(run, first.takes, first.worker, sum(chunks))
     if first.kind is Task:
         return GroupTask(list, ([group.node() for group in groups],), first.worker, sum(chunks))
-    bound = first.run.keywords["bound"]  # type: ignore[attr-defined]
-    run = partial(reduce_tasks.combine_each, bound=bound, sizes=chunks)
+    run = partial(reduce_tasks.each_slice, run=first.run, sizes=chunks)
     refs = [ref for group in groups for ref in group.takes[0]]
-    return GroupTask(run, (refs,), first.worker, sum(chunks), fusion.PlacedGroupsNode)
+    return GroupTask(run, (refs,), first.worker, sum(chunks), PlacedGroupNode)
 
 
 class Source:
@@ -271,11 +280,9 @@ class LazySource(Source):
         self.holders, known = (None, workers.current()) if found is None else found
         super().__init__(reduction, known)
         self.partials: Any = None  # an array of the partials of each chunk
-        blocks, stage = reduction.x.numblocks, stages(reduction.bound, reduction.x.numblocks, reduction.axes)[0]
-        chunks = math.prod(blocks[a] for a in stage)
-        slices = math.prod(n for a, n in enumerate(blocks) if a not in stage)
         if self.holders is None or any(map(_is_made_by_others, reduction.arrays)):
-            self.size = planner.to_make(chunks, slices, known.total, reduction.chunk_bytes, reduction.partial_bytes)
+            nbytes = reduction.chunk_bytes, reduction.partial_bytes
+            self.size = planner.to_make(*reduction.counts(reduction.order[0]), known.total, *nbytes)
             if workers.are_processes():
                 self.size = planner.by_processes(self.size)
         self.mark = reduction.size or self.size
@@ -291,20 +298,17 @@ class LazySource(Source):
 
     def slices_per_task(self, stage: Axes) -> int:
         reduction = self.reduction
-        blocks = reduction.x.numblocks
-        chunks = math.prod(blocks[a] for a in stage)
+        chunks, slices = reduction.counts(stage)
         if self.holders is not None or reduction.size or self.size < chunks or workers.are_processes():
             return 1
-        slices = reduction.x.npartitions // chunks
-        kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
-        results = bytes_of_largest(kept, reduction.bound)
-        known = reduction.chunk_bytes, reduction.partial_bytes, results
-        return planner.slices_per_task(chunks, slices, self.known.total, *known)
+        results = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
+        nbytes = reduction.chunk_bytes, reduction.partial_bytes, results
+        return planner.slices_per_task(chunks, slices, self.known.total, *nbytes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         name = self.partials.name
         refs = [TaskRef((name, *members[i])) for i in group.members]
-        kind = fusion.GroupNode if self.holders is None else fusion.PlacedGroupNode
+        kind = GroupNode if self.holders is None else PlacedGroupNode
         run = partial(reduce_tasks.combine, bound=self.reduction.bound)
         return GroupTask(run, (refs,), group.worker, len(group.members), kind)
 
@@ -346,45 +350,19 @@ class HandleSource(Source):
         keys, anchors = [h.keys[worker] for h in self.handle_sets], [h.anchors[worker] for h in self.handle_sets]
         return [*map(TaskRef, keys)], [*map(TaskRef, anchors)]
 
-    def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[GroupTask]]]:
-        layouts = self.handle_sets[0].layouts
-        at = (stage, self.reduction.size, str(self.reduction.chunk_bytes))  # as text: no NaN is the same as another
-        if at not in layouts:
-            layouts[at] = list(self._layout(stage))
-        for outer, groups in layouts[at]:
-            yield outer, [self._handle_task(stage, *each) for each in groups]
-
-    def _layout(self, stage: Axes) -> Iterator[tuple[Coords, list[tuple[planner.Group, Any]]]]:
-        """Groups of each slice, and the numbers of their chunks in the handle."""
-        numblocks, handle_set, threads = self.reduction.x.numblocks, self.handle_sets[0], self.known.threads
-        if len(stage) == len(numblocks) and not self.reduction.size:  # a slice of all that each handle has
-            yield (
-                (0,) * len(stage),
-                [
-                    (planner.Group(planner.as_range(share.numbers[part.start : part.stop]), worker), part)
-                    for worker, share in handle_set.shares.items()
-                    for part in planner.shares(len(share.numbers), threads.get(worker, 1), self.reduction.chunk_bytes)
-                ],
-            )
-            return
-        slices = slices_of(numblocks, stage)
-        for outer, members in slices.items():
-            groups = self.partition(members, len(slices))
-            yield outer, [(g, planner.as_range([handle_set.numbers[members[i]] for i in g.members])) for g in groups]
-
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
         places = self.handle_sets[0].places
         return [(places[c],) for c in members]
 
-    def _handle_task(self, stage: Axes, group: planner.Group, picks: Any) -> GroupTask:
-        reduction = self.reduction
+    def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
+        reduction, numbers = self.reduction, self.handle_sets[0].numbers
         run = partial(
             reduce_tasks.reduce_handles,
-            picks=picks,
+            picks=planner.as_range([numbers[members[i]] for i in group.members]),
             bound=reduction.bound,
             layout=reduction.layout_of(stage, group.members),
         )
-        return GroupTask(run, self.refs(str(group.worker)), group.worker, len(picks))
+        return GroupTask(run, self.refs(str(group.worker)), group.worker, len(group.members))
 
 
 def _is_made_by_others(x: Any) -> bool:
@@ -434,28 +412,36 @@ def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> Handl
     client = next(iter(layers[0].mapping.values())).client
     if client is None:
         return None
-    found_sets = [handles.find_handles(layer, client) for layer in layers]
-    found_sets = [h if h is None or h.is_placed or reduction.shape is None else None for h in found_sets]
-    good = [h for h in found_sets if h is not None]
-    if len(good) == len(found_sets) and all(h.homes == good[0].homes for h in good[1:]):
-        known = workers.of_client(client)
-    else:
-        arrays = [(a.name, a.numblocks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
-        known, found, nbytes = handles.survey(client, arrays)
-        if not found:
-            for layer in layers:
-                workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
-            return None
-        homes = handles.homes_of(layers[0], found[0])
-        apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
-        if apart or not fit(reduction, homes, known, nbytes):
-            return PersistedSource(reduction, found[0], known)
-        is_placed = reduction.shape is not None
-        good = [
-            handles.keep_handles(layer, a.name, a.chunks, homes, known, is_placed)
-            for a, layer in zip(reduction.arrays, layers, strict=True)
-        ]
-    return HandleSource(reduction, good, layers, known, dry_run)
+    arrays = [(a.name, a.chunks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
+    found, holders, known = find_handles(reduction, arrays, client, reduction.shape is not None)
+    if found:
+        return HandleSource(reduction, found, layers, known, dry_run)
+    if holders:
+        return PersistedSource(reduction, holders, known)
+    for layer in layers:
+        workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
+    return None
+
+
+def find_handles(
+    reduction: Reduction, arrays: list[tuple[str, Chunks, Any]], client: Any, is_placed: bool
+) -> tuple[list[HandleSet], list[tuple[str, ...]], workers.Workers]:
+    """Handles of arrays of these names, chunks and layers of futures on the same workers; none where they are not worth
+    it: then the workers that hold each chunk, as far as that is known. With ``is_placed`` handles know where in the
+    array the chunks lie."""
+    there = [handles.find_handles(layer, client) for _, _, layer in arrays]
+    good = [h for h in there if h is not None and (h.is_placed or not is_placed)]
+    if len(good) == len(arrays) and all(h.homes == good[0].homes for h in good):
+        return good, [], workers.of_client(client)
+    asked = [(name, tuple(map(len, chunks)), layer.mapping) for name, chunks, layer in arrays]
+    known, found, nbytes = workers.survey(client, asked)
+    if not found:
+        return [], [], known
+    homes = handles.homes_of(arrays[0][2], found[0])
+    apart = any(home not in each for holders in found[1:] for home, each in zip(homes, holders, strict=True))
+    if apart or not fit(reduction, homes, known, nbytes):
+        return [], found[0], known
+    return [handles.keep_handles(layer, n, c, homes, known, is_placed) for n, c, layer in arrays], found[0], known
 
 
 def fit(reduction: Reduction, homes: list[str], known: workers.Workers, nbytes: int) -> bool:

@@ -9,8 +9,8 @@ weights are the product of mapped monoids.
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -19,19 +19,14 @@ from dask.base import tokenize
 from ..device.operator import LARGEST_STATE
 from ..dtypes import kind
 from ..errors import ArgumentError, DtypeError, message
-from ..expressions.mapped import mapped
-from ..expressions.program import Program
 from ..operators import counts
 from ..operators import table as operators
 from ..operators.moments import F4, centre
 from ..operators.monoid import Bound, DType, Monoid
 from ..operators.product_monoid import Product, product
-from . import graph_arrays as da
 from . import meta, reduce_tasks
-from .apply import as_dask, bind
-from .arguments import key_prefix
-from .meta import belongs_to_stock, describe, require_plain
-from .operands import WEIGHTED, Function, Masked, Operands, Weighing, checked_mask, refusing, unread, weighted
+from .arguments import as_dask, bind, key_prefix
+from .meta import belongs_to_stock, describe
 from .reduce import Tree, build_tree
 
 COUNTS = {row.name: row for row in counts.ROWS}
@@ -113,23 +108,10 @@ def _rows(operation: str, ops: Sequence[str | Monoid]) -> dict[str, Monoid]:
     return rows
 
 
-def _weighted_rows(operation: str, ops: Sequence[Any], has_order: bool) -> tuple[str, ...]:
-    """The names of operators that take weights, of moments too where there is an order."""
-    takers = WEIGHTED.keys() if has_order else WEIGHTED.keys() - UNNAMED
-    found = tuple(field_names(operation, ops))
-    for name, each in zip(found, ops, strict=True):
-        if name not in takers or operators.get(each) != operators.OPERATORS[name]:
-            received, expected = f"weights= with {name!r}", f"them with one of {', '.join(sorted(takers))}"
-            raise ArgumentError(message(operation, received, expected, "Ask for it in a call without weights."))
-    return found
-
-
 # ---- their states
 
 
-def _bind_all(
-    operation: str, ops: Sequence[str | Monoid], dtype: DType, ddof: float
-) -> tuple[dict[str, Bound], Holder]:
+def bind_all(operation: str, ops: Sequence[str | Monoid], dtype: DType, ddof: float) -> tuple[dict[str, Bound], Holder]:
     """The operators of elements of this dtype by name, and whose states hold others'."""
     rows = _rows(operation, ops)
 
@@ -180,7 +162,7 @@ def plan_parts(
 
     Raises as the single functions do for elements that an operator has no meaning for.
     """
-    bounds, holder = _bind_all(operation, ops, dtype, ddof)
+    bounds, holder = bind_all(operation, ops, dtype, ddof)
     states, places = share_states(bounds, holder)
     whole = product(operation, tuple(states))
     pairs = zip(bounds.values(), places, strict=True)
@@ -222,117 +204,6 @@ def cut_statistic(tree: Tree, statistic: Statistic, keepdims: bool) -> Any:
     inds = tuple(range(packed.ndim))
     kept = inds if keepdims else tuple(a for a in inds if a not in tree.axes)
     drop, device = None if keepdims else tree.axes, meta.promises_device(tree.x._meta)
-    return da.blockwise(
-        partial(reduce_tasks.cut, bound=bound, offset=statistic.offset, drop=drop, device=device),
-        kept,
-        packed,
-        inds,
-        name=f"{key_prefix(bound.name)}-{tokenize(packed.name, statistic, keepdims)}",
-        dtype=bound.result,
-        meta=meta.like(tree.x._meta, len(kept), bound.result),
-        align_arrays=False,
-    )
-
-
-# ---- of what a function gives, of some elements, with weights
-
-# Of one result of a function: operators by name, the numbers of the outputs that each takes, and whose states hold
-# others'.
-Request = tuple[Mapping[str, Bound], Mapping[str, tuple[int, ...]], Holder]
-
-
-def reduce_together(
-    operation: str,
-    function: Function,
-    ops: Sequence[Any],
-    given: Sequence[Any],
-    axis: Any = None,
-    keepdims: bool = False,
-    split_every: Any = None,
-    where: Any = None,
-    weights: Any = None,
-    dtype: Any = None,
-    options: Mapping[str, Any] | None = None,
-) -> list[list[Any]]:
-    """For each result of the function its statistics, in the order asked. ``ddof`` goes to those that it is for; other
-    options and ``dtype`` are for one operator alone, with weights."""
-    options, is_masked = options or {}, where is not None
-    extra: list[Any] = []
-    traced: Function = Masked(function) if is_masked else function
-    if weights is not None:
-        rows = _weighted_rows(operation, ops, "order" in options)
-        require_plain(operation, "weights", weights)
-        extra, traced = [as_dask(operation, weights)], Weighing(function, rows, is_masked)
-    if is_masked:
-        extra.append(checked_mask(operation, where))
-    operands = Operands(operation, [*given, *extra])
-    program = operands.trace(traced)
-    ddof = options.get("ddof", 0)
-    if program is None and extra:
-        raise unread(operation, operands.arrays, "where=" if weights is None else "weights=")
-    if program is None:
-        values = operands.whole(function)
-        return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
-    keeps_mask = is_masked and weights is None
-    if weights is None:
-        requests = _mapped(operation, program, ops, ddof, keeps_mask)
-    else:
-        requests = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
-    whole, statistics = join(program, requests, keeps_mask)
-    tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
-    return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in statistics]
-
-
-def _mapped(
-    operation: str, program: Program, ops: Sequence[str | Monoid], ddof: float, keeps_mask: bool
-) -> Iterator[Request]:
-    """The statistics of each result; with a mask the last output says which elements count."""
-    last = len(program.outputs) - keeps_mask
-    for k in range(last):
-        bounds, holder = _bind_all(operation, ops, program.results[k], ddof)
-        yield bounds, dict.fromkeys(bounds, program.outputs[k : k + 1] + program.outputs[last:]), holder
-
-
-def _weighted(
-    operation: str, program: Program, rows: Sequence[str], weight: DType, dtype: Any, options: Mapping[str, Any]
-) -> Iterator[Request]:
-    """The statistics of each result, from what :class:`Weighing` gives."""
-    arities = [WEIGHTED[name][1].arity for name in rows]
-    step = 1 + sum(arities)
-
-    def holder(name: str) -> tuple[str, None] | None:  # with weights, those that begin as others' states do
-        found = (each for each, field in HOLDERS.get(name, ()) if field == "count" and each in rows)
-        return next(((each, None) for each in found), None)
-
-    for first in range(0, len(program.outputs), step):
-        value, *rest = program.outputs[first : first + step]
-        bounds, outputs = {}, {}
-        for name, arity in zip(rows, arities, strict=True):
-            outputs[name], rest = tuple(rest[:arity]), rest[arity:]
-            given = tuple(program.nodes[i].dtype for i in outputs[name])
-            _, row, own = weighted(operators.OPERATORS[name], program.nodes[value].dtype, weight)
-            mine = {k: v for k, v in options.items() if k != "ddof" or name in SPREADS | UNNAMED}
-            bounds[name] = bind(replace(row, name=name), given, dtype or own, mine, operation)
-        yield bounds, outputs, holder
-
-
-def join(program: Program, requests: Iterator[Request], keeps_mask: bool) -> tuple[Product, list[list[Statistic]]]:
-    """The product of all states, and where in it each statistic of each result is."""
-    parts: list[Bound] = []
-    found: list[list[tuple[Bound, int, int]]] = []
-    for bounds, outputs, holder in requests:
-        states, places = share_states(bounds, holder)
-        pairs = zip(bounds.values(), places, strict=True)
-        found.append([(b, len(parts) + number, offset) for b, (number, offset) in pairs])
-        for state in states:
-            number = len(parts)
-            part = mapped(program.only(outputs[state.name]), state, keeps_mask, number)
-            parts.append(Bound(replace(part.monoid, name=f"{state.name}_{number}"), part.dtypes))
-    whole = product("map_reduce", tuple(parts))
-
-    def statistic(b: Bound, number: int, offset: int) -> Statistic:
-        if keeps_mask:  # nothing may count
-            b = Bound(refusing(b.monoid), b.dtypes, b.dtype)
-        return Statistic(b, whole.offsets[number] + offset)
-
-    return whole, [[statistic(*each) for each in one] for one in found]
+    run = partial(reduce_tasks.cut, bound=bound, offset=statistic.offset, drop=drop, device=device)
+    name = f"{key_prefix(bound.name)}-{tokenize(packed.name, statistic, keepdims)}"
+    return meta.blockwise(run, kept, packed, inds, template=tree.x._meta, dtype=bound.result, name=name)

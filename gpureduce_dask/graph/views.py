@@ -12,17 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from .. import planner
-from ..distributed import handles, workers
+from ..distributed import workers
 from ..distributed.handles import Coords, HandleSet
-from ..distributed.private import Alias, DataNode, Task, TaskRef
+from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, group_task, meta, sources
 from .arguments import Axes
 from .group_task import Chain, Piece
+from .layers import sources_first
 from .sources import GroupTask, Reduction
 
 LAYERS = 16  # of a graph, at most
@@ -33,11 +34,9 @@ Cut = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class View:
-    """How an array is made of a persisted one: of its name, in so many blocks along each axis. ``parts`` has by each
-    chunk's coordinates those of the block that it is a part of, and the cuts that its chain makes."""
+    """How an array is made of a persisted one. ``parts`` has by each chunk's coordinates those of the block that it is
+    a part of, and the cuts that its chain makes."""
 
-    name: str
-    numblocks: Coords
     parts: Mapping[Coords, tuple[Coords, tuple[Cut, ...]]]
     chain: Chain
 
@@ -74,16 +73,16 @@ class Candidate:
     def view(self) -> View | None:
         """The view, where all chunks are made as the first is."""
         parts = self._parts()
-        return None if parts is None else View(self.name, self.numblocks, parts, self.chain)
+        return None if parts is None else View(parts, self.chain)
 
     def _parts(self) -> Mapping[Coords, tuple[Coords, tuple[Cut, ...]]] | None:
         every = product(*map(range, self.x.numblocks))
         axes = _axes_of(self.x.dask.layers, self.x.name, self.name, self.x.numblocks)
         if axes is not None:
             return {coords: (tuple(coords[a] for a in axes), ()) for coords in every}
-        graph, parts = self.x.dask.to_dict(), {}
+        tasks, parts = _tasks_of(self.x.dask.to_dict(), self.name), {}
         for coords in every:
-            each = _chain((self.x.name, *coords), self.name, graph)
+            each = _chain((self.x.name, *coords), self.name, tasks)
             if each is None or _form(each, self.functions) != self.form:
                 return None
             cuts = tuple(node.args[1] for node in each.nodes if node.func is deferred.SLICE)
@@ -99,7 +98,7 @@ def find_candidate(x: Any) -> Candidate | None:
         return None
     (name,), first = names, (x.name, *(0,) * x.ndim)
     functions = deferred.PLAIN if deferred.fuses() else frozenset()
-    chain = _chain(first, name, x.dask.cull({first}).to_dict())
+    chain = _chain(first, name, _tasks_of(x.dask.cull({first}).to_dict(), name))
     form = chain and _form(chain, functions)
     return None if chain is None or form is None else Candidate(x, name, chain, form, functions)
 
@@ -127,27 +126,24 @@ def _axes_of(layers: Mapping[str, Any], key: str, name: str, numblocks: Coords) 
     return found.pop() if len(found) == 1 else None
 
 
-def _chain(key: Any, name: str, graph: Mapping[Any, Any]) -> Chain | None:
-    """The tasks that make a chunk of one block of the array of this name; None where other blocks have a part in it."""
-    nodes: dict[Any, Task] = {}
-    sources = set()
-    ahead = [(key, False)]
-    while ahead:
-        at, is_ready = ahead.pop()
-        node = graph.get(at)  # none where a graph was made anew, as by clone, and layers do not say what they need
-        if isinstance(node, Alias):  # of a block that a slice has whole
-            node = Task(at, deferred.SLICE, TaskRef(node.target), (...,))
-        if at in nodes:
-            continue
-        if at[0] == name:
-            sources.add(at)
-        elif type(node) is not Task:
-            return None
-        elif is_ready:
-            nodes[at] = node
-        else:
-            ahead += [(at, True), *((need, False) for need in sorted(node.dependencies, key=str))]
-    return Chain(sources.pop(), key, tuple(nodes.values())) if len(sources) == 1 else None
+def _tasks_of(graph: Mapping[Any, Any], name: str) -> dict[Any, GraphNode]:
+    """The tasks of a graph but for the chunks of the array of this name. What stands for a block that a slice has whole
+    is a slice of it."""
+    found: dict[Any, GraphNode] = {}
+    for key, node in graph.items():
+        if isinstance(node, Alias):
+            node = Task(key, deferred.SLICE, TaskRef(node.target), (...,))
+        if type(node) is Task and key[0] != name:
+            found[key] = node
+    return found
+
+
+def _chain(key: Any, name: str, tasks: Mapping[Any, GraphNode]) -> Chain | None:
+    """The tasks that make a chunk of one block of the array of this name; None where others have a part in it. Layers
+    do not say what they need where a graph was made anew, as by clone."""
+    nodes = cast(tuple[Task, ...], tuple(sources_first(key, tasks)))
+    sources = [*{need for node in nodes for need in node.dependencies if need not in tasks}]
+    return Chain(sources[0], key, nodes) if len(sources) == 1 and sources[0][0] == name else None
 
 
 def _form(chain: Chain, functions: frozenset[Any]) -> Any:
@@ -197,8 +193,6 @@ class ViewSource(sources.HandleSource):
         super().__init__(reduction, [handle_set], [layer], known, dry_run)
         self.view = view
 
-    slices = sources.Source.slices
-
     def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
         return super().homes([self.view.parts[c][0] for c in members])
 
@@ -225,16 +219,11 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
     if candidate is None or candidate.client is None:
         return None
     client, layer = candidate.client, candidate.layer
-    handle_set, known = handles.find_handles(layer, client), workers.of_client(client)
-    if handle_set is None:
-        known, found, nbytes = handles.survey(client, [(candidate.name, candidate.numblocks, layer)])
-        homes = handles.homes_of(layer, found[0]) if found else []
-        if not homes or not sources.fit(reduction, homes, known, nbytes):
-            return None
-        unknown = tuple((math.nan,) * n for n in candidate.numblocks)
-        handle_set = handles.keep_handles(layer, candidate.name, unknown, homes, known, is_placed=False)
-    view = handle_set.views.get(candidate.key) or candidate.view()
+    unknown = tuple((math.nan,) * n for n in candidate.numblocks)
+    found, _, known = sources.find_handles(reduction, [(candidate.name, unknown, layer)], client, is_placed=False)
+    view = (found[0].views.get(candidate.key) or candidate.view()) if found else None
     if view is None:
         return None
+    (handle_set,) = found
     handle_set.keep_view(candidate.key, view)
     return ViewSource(reduction, view, layer, handle_set, known, dry_run)

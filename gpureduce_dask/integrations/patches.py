@@ -20,9 +20,8 @@ from dask.utils import funcname
 from .. import dtypes
 from ..distributed import private
 from ..errors import GpureduceError
-from ..graph import deferred, histograms
-from ..graph.apply import bind
-from ..graph.arguments import group_size
+from ..graph import deferred, groups
+from ..graph.arguments import bind, group_size
 from ..graph.array_expressions import call as call_on_graphs
 from ..graph.meta import is_ours, promises_device
 from ..graph.reduce import build_tree
@@ -115,12 +114,12 @@ def _histogram(call: Arguments) -> Any:
     """The counts and edges of a stock histogram, by a tree of ours; edges are dask's."""
     check(HISTOGRAM_RULES, call)
     bins, span = call["bins"], call["range"]
-    found, _ = histograms.histogram(call["a"], bins, span, call["normed"], call["weights"], call["density"], masks=True)
+    found, _ = groups.histogram(call["a"], bins, span, call["normed"], call["weights"], call["density"], masks=True)
     return found, np.linspace(span[0], span[1], num=bins + 1) if np.ndim(bins) == 0 else np.asarray(bins)
 
 
 def _has_lazy_bins(call: Arguments) -> bool:
-    return histograms.is_lazy(call["bins"]) or histograms.is_lazy(call["range"])
+    return groups.is_lazy(call["bins"]) or groups.is_lazy(call["range"])
 
 
 def _has_odd_bins(call: Arguments) -> bool:

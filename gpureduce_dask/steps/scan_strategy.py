@@ -11,7 +11,7 @@ from .. import chunk
 from ..device import faults
 from ..errors import ArgumentError, message
 from ..graph import chunk_functions, meta, scan_apply
-from ..graph.apply import as_dask
+from ..graph.arguments import as_dask
 from ..history import Step, get
 from ..operators import table as operators
 from . import runs

@@ -13,9 +13,9 @@ from .. import chunk
 from ..device import faults
 from ..errors import ArgumentError, DtypeError, message
 from ..graph import meta
-from ..graph.apply import apply, as_dask, bind
-from ..graph.arguments import normalise_axes
+from ..graph.arguments import as_dask, bind, normalise_axes
 from ..graph.chunk_functions import reduction_functions as stock_recipe
+from ..graph.reduce import apply
 from ..history import Step, get
 from ..operators import table as operators
 from . import runs

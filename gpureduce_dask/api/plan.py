@@ -13,17 +13,16 @@ from dask.highlevelgraph import HighLevelGraph
 from ..distributed import workers
 from ..distributed.private import DataNode, GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
+from ..graph import fusion, meta
+from ..graph.arguments import align, bind, bytes_of_largest, operands
+from ..graph.meta import belongs_to_stock
+from ..graph.reduce import Tree, build_tree
+from ..graph.sources import HandleSource, LazySource
+from ..graph.statistics import build_statistics
 from ..operators import table as operators
 from ..operators.monoid import Monoid
 from ..parameters import ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public
-from . import fusion, meta
-from .apply import align, bind, operands
-from .arguments import bytes_of_largest
-from .meta import belongs_to_stock
-from .reduce import Tree, build_tree
-from .sources import HandleSource, LazySource
-from .statistics import build_statistics
 
 # Rough rates, which serve to compare ways to reduce: those at which one thread of a server's CPU, and an H200, read
 # float32, and the time that dask's scheduler needs for a task.
@@ -209,10 +208,14 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     known = tree.source.known if tree.source is not None else workers.current()
     handles = tree.source.to_make if isinstance(tree.source, HandleSource) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
-    partial = bytes_of_largest([sizes for a, sizes in enumerate(x.chunks) if a not in tree.order[0]], tree.bound)
+    partial = bytes_of_largest(x.chunks, tree.order[0], tree.bound)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
-    shares = _shares(tree, read)
+    chunks: dict[str, list[int]] = {}
+    for worker, n in tree.groups:
+        chunks.setdefault(worker or "", []).append(n)
+    of_one = read / max(1, sum(n for _, n in tree.groups))
+    shares = tuple(Share(worker, len(n), sum(n), sum(n) * of_one) for worker, n in sorted(chunks.items()))
     threads = max(known.threads.values(), default=1) if known.client is not None else known.total
     is_lazy = tree.source is None or isinstance(tree.source, LazySource)
     alive = 2 * each if is_lazy else 0
@@ -232,14 +235,6 @@ def _tasks(results: list[Any], is_local: bool) -> int:
     joined = HighLevelGraph.from_collections("join", joins, dependencies=results)
     nodes = [x for x in dict(fusion.OPTIMIZE(joined, list(joins))).values() if not workers.is_future(x)]
     return len([x for x in nodes if not is_local or (isinstance(x, GraphNode) and not isinstance(x, DataNode))])
-
-
-def _shares(tree: Tree, read: float) -> tuple[Share, ...]:
-    found: dict[str, list[int]] = {}
-    for worker, chunks in tree.groups:
-        found.setdefault(worker or "", []).append(chunks)
-    each = read / max(1, sum(chunks for _, chunks in tree.groups))
-    return tuple(Share(worker, len(n), sum(n), sum(n) * each) for worker, n in sorted(found.items()))
 
 
 def _moved_bytes(tree: Tree, partial: float, known: workers.Workers) -> float:
