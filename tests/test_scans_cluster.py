@@ -51,19 +51,6 @@ def test_persisted_chunks(client):
     assert gr.max(gr.scan(x, "sum", axis=0, reverse=True)).compute() == np.cumsum(ref[::-1], 0).max()
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize(("band", "carries"), [(128, 1), (4, 2), (3, 3), (1, 6)])
-def test_carries_of_some_lines_at_a_time(client, monkeypatch, axis, band, carries):
-    monkeypatch.setattr(scan, "BAND", band)
-    ref = np.random.default_rng(4).integers(-9, 9, (12, 14))
-    x = persisted(client, da.from_array(ref, chunks=(2, 3)).map_blocks(np.copy))  # 6 lines of 5, or 5 of 6
-    y = gr.cumsum(x, axis=axis)
-    assert sum("carry" in key[0] for key in y.dask) == min(carries, x.npartitions // x.numblocks[axis])
-    np.testing.assert_array_equal(y.compute(), np.cumsum(ref, axis))
-    back = gr.scan(x, "sum", axis=axis, reverse=True, exclusive=True)
-    np.testing.assert_array_equal(back.compute(), np.flip(np.cumsum(np.flip(ref, axis), axis), axis) - ref)
-
-
 def test_results_that_are_reduced_are_made_where_their_chunks_are(client):
     """One task a worker scans its chunks and reduces what it finds: none a chunk, and no result of a scan is kept."""
     ref = np.random.default_rng(2).integers(-9, 9, 48)
