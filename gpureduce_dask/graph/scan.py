@@ -77,7 +77,7 @@ class ScanGraph:
     ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
     segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in them.
     ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
-    finds: for each line, or for several of them as one; None where lines are scanned one chunk after another.
+    finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
     ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``kept_section`` how
     many the latter where all results are kept, 0 where none are. ``length`` is how many elements a chunk has along the
     axis, at most.
@@ -115,9 +115,9 @@ class ScanGraph:
             for line in lines:
                 self._write_in_turn(writer, line)
             return writer.tasks
-        bands = planner.even_stretches(len(lines), -(-len(lines) // len(self.partition)))
-        for band, partition in zip(bands, self.partition, strict=True):
-            self._write(writer, [lines[i] for i in band.members], partition)
+        together = len(lines) // len(self.partition)
+        for number, partition in enumerate(self.partition):
+            self._write(writer, lines[number * together : (number + 1) * together], partition)
         return writer.tasks
 
     def _write_in_turn(self, writer: TaskWriter, line: Sequence[Coords]) -> None:
@@ -194,9 +194,6 @@ def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
     return [line[::-1] if scan.reverse else line for line in lines]
 
 
-# Chunks of the result, for each worker, whose carries one task finds: a scheduler hands all of them out at once, which
-# takes it 0.1 ms for each, and meanwhile workers do what waited for the task before.
-BAND = 128
 # Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
 CARRIED_BYTES = 2**24
 LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
@@ -261,10 +258,7 @@ class ScanTree:
             size = section if workers.current().are_one else 1
             partition = [_ready_groups(len(line), size) for line in lines]
         elif len(lines) > 1 and len(ends) <= section:
-            many = min(len(lines), x.npartitions // (BAND * len(source.known.threads))) if source.known.client else 1
-            bands = planner.even_stretches(len(lines), -(-len(lines) // max(1, many)))
-            parts = ([c for i in band.members for c in lines[i][:-1]] for band in bands)
-            partition = [[g.members for g in source.partition(part, 1)] for part in parts]
+            partition = [[g.members for g in source.partition(ends, 1)]]
         elif section < len(sizes):
             partition = [_ready_groups(len(line), 1) for line in lines]
         else:
