@@ -299,6 +299,7 @@ def test_graphs_pickle_before_and_after_they_are_optimised():
     low = pickle.loads(pickle.dumps(tasks_of(s)))
     assert low.keys() == tasks_of(s).keys()
     assert pickle.loads(pickle.dumps(fusion.OPTIMIZE)) is fusion.OPTIMIZE
+    assert b"__main__" not in pickle.dumps(fusion.OPTIMIZE)  # where distributed pickles all once more, by cloudpickle
 
 
 def test_a_process_without_the_package_optimises_as_dask_does(tmp_path):

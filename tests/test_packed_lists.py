@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import pickle
 
 import numpy as np
 import pytest
 
-from gpureduce_dask.graph import scan_tasks
+from gpureduce_dask.graph import reduce_tasks, scan_tasks
 from gpureduce_dask.graph.reduce_tasks import merge
 from gpureduce_dask.operators import table as operators
 
@@ -52,10 +53,10 @@ UNLIKE = {
 
 @pytest.mark.parametrize("case", UNLIKE)
 def test_what_is_not_alike_stays_apart(case):
-    items = scan_tasks.PackedList(UNLIKE[case])
-    assert scan_tasks.stacked([i for i in items if i is not None]) is None
+    items = reduce_tasks.PackedList(UNLIKE[case])
+    assert reduce_tasks.stacked([i for i in items if i is not None]) is None
     found = pickle.loads(pickle.dumps(items))
-    assert type(found) is scan_tasks.PackedList and len(found) == len(items)
+    assert type(found) is reduce_tasks.PackedList and len(found) == len(items)
     for one, other in zip(found, items, strict=True):
         assert type(one) is type(other)
         np.testing.assert_array_equal(one, other)
@@ -64,7 +65,7 @@ def test_what_is_not_alike_stays_apart(case):
 @pytest.mark.parametrize("gaps", [(), (0,), (0, 1, 7), (3, 40)])
 def test_many_travel_as_one(gaps):
     bound = operators.get("var").bind(np.dtype("f4"))
-    items = scan_tasks.PackedList(partials_of(bound, 40, (2,)))
+    items = reduce_tasks.PackedList(partials_of(bound, 40, (2,)))
     for gap in gaps:
         items.insert(gap, None)
     assert len(serialize(items)) <= 4
@@ -74,3 +75,12 @@ def test_many_travel_as_one(gaps):
         if one is not None:
             np.testing.assert_array_equal(one, other)
             one[...] = 0  # which belongs to whoever got it
+
+
+def test_the_partials_of_several_slices_travel_as_one():
+    bound = operators.get("sum").bind(np.dtype("f4"))
+    options = {"bound": bound, "offsets": [()], "layout": reduce_tasks.GroupLayout((0,))}
+    runs = [functools.partial(reduce_tasks.reduce_chunks, keys=[i], **options) for i in range(9)]
+    found = reduce_tasks.run_each([[np.ones((4, 3), "f4")]], runs=runs)
+    assert len(serialize(found)) <= 4
+    assert all(one["value"].tolist() == [[4.0, 4.0, 4.0]] for one in pickle.loads(pickle.dumps(found)))

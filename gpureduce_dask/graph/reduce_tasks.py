@@ -30,6 +30,37 @@ Partial = Any
 Runs = dict[int, Partial]
 
 
+class PackedList(list[Any]):
+    """Arrays in order, with None among them. Those of the host that are alike travel as one array."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> Any:
+        present = [item for item in self if item is not None]
+        one = stacked(present)
+        if one is None:
+            return PackedList, (list(self),)
+        return _unpacked, (one, [i for i, item in enumerate(self) if item is None])
+
+
+def _unpacked(one: Any, gaps: Sequence[int]) -> PackedList:
+    found = PackedList(one)
+    for gap in gaps:
+        found.insert(gap, None)
+    return found
+
+
+def stacked(arrays: Sequence[Any]) -> Any:
+    """Arrays of the host, of one shape and dtype, as one; None of others."""
+    if not arrays or type(arrays[0]) is not np.ndarray:
+        return None
+    shape, dtype = arrays[0].shape, arrays[0].dtype
+    if any(type(a) is not np.ndarray or a.shape != shape or a.dtype != dtype for a in arrays):
+        return None
+    # np.stack would look for a dtype that all fit, field by field.
+    return np.frombuffer(bytearray().join(a.tobytes() for a in arrays), dtype).reshape(len(arrays), *shape)
+
+
 @deferred.reads
 @faults.task
 def reduce_chunk(
@@ -115,9 +146,11 @@ def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partia
         found = [run(*given) for run in runs]
     bound = runs[0].keywords["bound"]  # type: ignore[attr-defined]
     kept = [each if isinstance(each, dict) else {None: each} for each in found]
-    left = iter(chunk.small_to_host_together([partial for each in kept for partial in each.values()], bound))
+    on_host = chunk.small_to_host_together([partial for each in kept for partial in each.values()], bound)
+    left = iter(on_host)
     near = [{start: next(left) for start in each} for each in kept]
-    return [each.get(None, each) for each in near]
+    partials = [each.get(None, each) for each in near]
+    return partials if any(map(chunk.is_device, on_host)) else PackedList(partials)  # those go from GPU to GPU
 
 
 @faults.task

@@ -19,38 +19,7 @@ from ..operators.monoid import INDEX, Bound
 from ..operators.table import OPERATORS
 from ..place import Place, whole
 from . import deferred
-from .reduce_tasks import Partial, merge
-
-
-class PackedList(list[Any]):
-    """Arrays in order, with None among them. Those of the host that are alike travel as one array."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> Any:
-        present = [item for item in self if item is not None]
-        one = stacked(present)
-        if one is None:
-            return PackedList, (list(self),)
-        return _unpacked, (one, [i for i, item in enumerate(self) if item is None])
-
-
-def _unpacked(one: Any, gaps: Sequence[int]) -> PackedList:
-    found = PackedList(one)
-    for gap in gaps:
-        found.insert(gap, None)
-    return found
-
-
-def stacked(arrays: Sequence[Any]) -> Any:
-    """Arrays of the host, of one shape and dtype, as one; None of others."""
-    if not arrays or type(arrays[0]) is not np.ndarray:
-        return None
-    shape, dtype = arrays[0].shape, arrays[0].dtype
-    if any(type(a) is not np.ndarray or a.shape != shape or a.dtype != dtype for a in arrays):
-        return None
-    # np.stack would look for a dtype that all fit, field by field.
-    return np.frombuffer(bytearray().join(a.tobytes() for a in arrays), dtype).reshape(len(arrays), *shape)
+from .reduce_tasks import PackedList, Partial, merge, stacked
 
 
 def running_partials(carry: Partial, partials: Sequence[Partial], bound: Bound) -> list[Partial] | None:
