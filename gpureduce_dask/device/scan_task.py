@@ -14,17 +14,19 @@ from ..errors import ArgumentError, message
 from . import scan_cost_tables
 from .layout import Dim
 from .scan_cost_tables import Costs
-from .task import div_words, packed, walk_words
+from .task import div_words, flag, packed, walk_words
 
 SINGLE_PASS = "look-back"
 METHODS = (SINGLE_PASS, "reduce-then-scan")
 
 LANES, PACK = 32, 16  # of a warp; bytes that are copied together
+TICKET = 16  # bytes of scratch
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 STATE_SLOTS = WRITE_DELAY + 1
 ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciprocal_table.cuh)
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
+ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
 # Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
 _COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
@@ -152,6 +154,12 @@ class Scan:
         """True where a pack is a whole number of elements of each array."""
         return not any(n > PACK or n & (n - 1) for n in self.sizes)
 
+    def lead_at(self, phases: Sequence[int]) -> int | None:
+        """Elements that lack before addresses, modulo 16, of each array, so that packs are aligned there; None where no
+        number suits all arrays."""
+        pairs = list(zip(self.sizes, phases, strict=True))
+        return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
+
     @property
     def length(self) -> int:
         """Elements of a line."""
@@ -254,6 +262,27 @@ def check_method(method: str) -> str:
     return method
 
 
+def named(kernel: str, *arguments: str | int) -> str:
+    """A name expression: a kernel, or what is done with tiles, and its template arguments."""
+    return f"{kernel}<{', '.join(flag(x) if isinstance(x, bool) else str(x) for x in arguments)}>"
+
+
+def in_tiles(
+    scan: Scan,
+    kernel: str,
+    tiles: int,
+    warps: int,
+    shared_bytes: int,
+    published: int,
+    members: bytes,
+    together: int = 1,
+) -> Plan:
+    """One launch of blocks, of so many warps, that take tiles one after another, walking lines in either direction.
+    ``published``: bytes of what tiles publish. ``together``: blocks of a cluster."""
+    step = Step(kernel, min(tiles, scan.gpu.processors // together * together), LANES * warps, shared_bytes)
+    return Plan((step,), members, published + TICKET, True, (0,) * len(scan.sizes))
+
+
 def most_in_a_bank(words: Iterable[int], together: int = 1) -> int:
     """Accesses to shared memory that a warp's lanes need for these words: of one bank the most, where banks have so
     many neighbouring words each."""
@@ -270,13 +299,8 @@ def adds_pairs(op: Operator) -> bool:
     return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
 
 
-def tile_state_bytes(state: int) -> int:
-    """Of a state as tiles publish it (kernels/scan/tile_state.cuh)."""
-    return 128 * -(-state // 64)
-
-
 def tile_states(tiles: int) -> int:
-    """Published states: of every tile, every 16th and every 128th."""
+    """Published states of lines along memory: of every tile, every 16th and every 128th."""
     return tiles + tiles // 16 + tiles // 128
 
 
@@ -290,6 +314,12 @@ def published_bytes(op: Operator, joined: bool = False) -> int:
     if adds_floats(op) or adds_pairs(op):
         return op.state_bytes
     return 8 if op.state_bytes <= 4 else 16 * -(-op.state_bytes // 8)
+
+
+def radix_of(published: int, shares_lanes: bool = False) -> int:
+    """Of the look-back of columns: tile states, of so many bytes, of a level. More where lanes share them, and of large
+    ones, which are folded a few at a time anyhow."""
+    return 16 if published > 16 or (published == 8 and shares_lanes) else 8
 
 
 def chain_tile_states(links: int, radix: int) -> int:
@@ -309,15 +339,9 @@ def words(
     walk: Sequence[Dim] = (),
     by_lines: int = 0,
 ) -> bytes:
-    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh).
-
-    Parameters
-    ----------
-    steps, units : sequence of int
-        Of each array; the first two operands' and the results' are told, and the third's step is that of flags.
-    by_lines : int
-        What is divided by, if not the lines.
-    """
+    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh). ``steps``, ``units``: of each array, of
+    which those of two operands and of results are told, and the third's step, that of flags. ``by_lines``: what is
+    divided by, if not the lines."""
     lines, length = scan.arrays.lines, scan.length
     numbers = [lines * length + lead, lead, lines, length, tiles, parts, steps[2] if len(steps) > 3 else 0, step_index]
     for first, *others, last in (steps, units):
@@ -333,12 +357,17 @@ def words(
 
 
 def strip_words(
-    numbers: Sequence[int], option: tuple[float, float], row_layouts: Sequence[int], planes: Sequence[Dim]
+    scan: Scan,
+    strips: tuple[int, int, int],
+    tiles: tuple[int, int, int, int],
+    step_out: int,
+    layouts: Sequence[int] = (),
 ) -> bytes:
-    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh).
-
-    ``numbers``: from ``length`` to ``step_out``. ``row_layouts``: of two operands, zeros where kernels use none.
-    """
-    length, _, strips, width, _, chains, *_ = numbers
-    divs = [word for n in (chains, strips, width, length) for word in div_words(n)]
-    return packed(*numbers) + struct.pack("2d", *option) + packed(*divs, *row_layouts, *walk_words(planes))
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh). ``strips``: of a plane, columns
+    of one, those that the first one lacks. ``tiles``: of a chain, rows of a lane, row groups, tiles of all chains."""
+    count, width, lead = strips
+    chains = scan.plane_count * count
+    numbers = (scan.length, scan.columns.size, count, width, lead, chains, *tiles, step_out)
+    divs = [word for n in (chains, count, width, scan.length) for word in div_words(n)]
+    rest = (*divs, *layouts, *[0] * (ROW_LAYOUTS - len(layouts)), *walk_words(scan.planes))
+    return packed(*numbers) + struct.pack("2d", *scan.op.option) + packed(*rest)
