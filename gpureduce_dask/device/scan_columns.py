@@ -91,16 +91,10 @@ class Strips:
     width: int  # columns of a strip
     count: int
     lead: int  # columns that the first one lacks
+    chains: int  # strips of all planes
+    row_groups: int  # lanes of a warp in one column, each with rows of its own
     layouts: tuple[RowLayout, ...]  # of the operands' rows
-
-    @property
-    def chains(self) -> int:
-        return self.scan.plane_count * self.count
-
-    @property
-    def row_groups(self) -> int:
-        """Lanes of a warp in one column, each with rows of its own."""
-        return 1 if self.lane_columns > 1 else LANES // self.width
+    row_bytes: int  # of shared memory for a row
 
     @property
     def stages_results(self) -> bool:
@@ -114,15 +108,11 @@ class Strips:
         """Bytes of shared memory for a warp's rows."""
         return STAGES * sum(layout.share(rows) for layout in self.layouts)
 
-    def rows_in(self, nbytes: int, others: int) -> int:
-        """Rows that so many bytes of shared memory have room for, with other bytes for each."""
-        return nbytes // (STAGES * sum(layout.row for layout in self.layouts) + others)
-
     def words(self, links: int, rows: int) -> bytes:
         """With so many tiles a chain, and rows of a lane."""
         layouts = [word for each in self.layouts[:2] for word in each.words(self.row_groups * rows)]
-        tiles = (links, rows, self.row_groups, self.chains * links)
-        return strip_words(self.scan, (self.count, self.width, self.lead), tiles, self.scan.steps[-1], layouts)
+        numbers = (self.count, self.width, self.lead, self.chains, links, rows, self.row_groups, self.chains * links)
+        return strip_words(self.scan, (*numbers, self.scan.steps[-1]), layouts)
 
 
 def plan(scan: Scan) -> Plan | None:
@@ -130,10 +120,8 @@ def plan(scan: Scan) -> Plan | None:
     op = scan.op
     if not scan.line_dims or scan.columns.size < 2 or not scan.lies_in_packs:
         return None
-    *column_steps, column_step_out = scan.apart(scan.columns)
-    if column_step_out != op.out_bytes:
-        return None
-    if any(not 0 <= step <= SPARSEST * n for step, n in zip(column_steps, op.itemsizes, strict=True)):
+    steps = zip(scan.apart(scan.columns), op.itemsizes, strict=False)
+    if scan.columns.c != op.out_bytes or any(not 0 <= step <= SPARSEST * n for step, n in steps):
         return None
     lane_columns, column_stride = _columns_of_lane(scan)
     strips = _strips(scan, lane_columns, column_stride)
@@ -141,21 +129,22 @@ def plan(scan: Scan) -> Plan | None:
     shapes = WARPS_OF_MANY if lane_columns == 1 and not is_anchored else WARPS
     if op.state_bytes >= LARGE_STATE_BYTES:
         shapes = WARPS_OF_LARGE
-    cuts = (_cut(strips, all_warps - WRITE_DELAY * lane_columns) for all_warps in shapes)
-    warps, rows, links, nbytes = next(filter(None, cuts), (0, 0, 0, 0))
-    if not warps:
+    warps_of = (all_warps - WRITE_DELAY * lane_columns for all_warps in shapes)
+    cut = next(filter(None, (_cut(strips, warps) for warps in warps_of if warps > 1)), None)
+    if cut is None:
         return None
+    warps, rows, links, nbytes = cut
     published = 16 * -(-op.state_bytes // 8)  # of a chain's column, written again and again
     if is_anchored:
         each = published_bytes(op)
         published = each * chain_tile_states(links, radix_of(each))
     shape = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
     kernel = f"scan_tiles<{named('StripScan', op.type, op.emits, *shape)}>"
-    all_warps, tiles = warps + WRITE_DELAY * lane_columns, chains * links
+    tiles, processors, warps = chains * links, scan.gpu.processors, warps + WRITE_DELAY * lane_columns
     published *= chains * LANES * lane_columns
-    found = in_tiles(scan, kernel, tiles, all_warps, nbytes, published, strips.words(links, rows))
+    found = in_tiles(scan, kernel, min(tiles, processors), warps, nbytes, published, strips.words(links, rows))
     cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else ""
-    return replace(found, starts=scan.starts, chain=-(-tiles // scan.gpu.processors), cost=cost)
+    return replace(found, starts=scan.starts, chain=-(-tiles // processors), cost=cost)
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
@@ -166,12 +155,8 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
         return 1, 1
     nbytes, strips = (WORD_OF_NARROW, 1) if sizes[0] < 4 else (WORD, STRIPS)
     count = max(1, nbytes // sizes[0])
-    if (
-        count > 1
-        and count * op.out_bytes <= 16
-        and columns.size >= LANES * count * strips
-        and scan.takes_columns(count)
-    ):
+    is_wide = columns.size >= LANES * count * strips and count * op.out_bytes <= 16
+    if count > 1 and is_wide and scan.takes_columns(count):
         return count, 1
     is_whole = columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
     if is_whole and LANES < columns.size < 2 * LANES:
@@ -187,7 +172,7 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
 def _strips(scan: Scan, lane_columns: int, column_stride: int = 1) -> Strips:
     """Strips of whole sectors of memory, all but those at the ends."""
     columns, width, count, lead = scan.columns, scan.columns.size, 1, 0
-    most = LANES * lane_columns if column_stride > 1 else min(LANES * lane_columns, max(8, STRIP // scan.widest))
+    most = LANES * lane_columns if column_stride > 1 else min(LANES * lane_columns, STRIP // scan.widest)
     if width > most:
         unit = max(lane_columns if column_stride == 1 else 1, SECTOR // min(scan.sizes))
         if columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
@@ -197,7 +182,9 @@ def _strips(scan: Scan, lane_columns: int, column_stride: int = 1) -> Strips:
         width = min(most, -(-(columns.size + lead) // (count * unit)) * unit)
         count = -(-(columns.size + lead) // width)
     layouts = tuple(_layout(scan, i, width, count, lead) for i in range(len(scan.op.itemsizes)))
-    return Strips(scan, lane_columns, column_stride, width, count, lead, layouts)
+    row_groups, row_bytes = 1 if lane_columns > 1 else LANES // width, STAGES * sum(layout.row for layout in layouts)
+    chains = scan.plane_count * count
+    return Strips(scan, lane_columns, column_stride, width, count, lead, chains, row_groups, layouts, row_bytes)
 
 
 def _layout(scan: Scan, i: int, width: int, strips: int, lead: int) -> RowLayout:
@@ -222,17 +209,14 @@ def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
     written = strips.width * op.out_bytes if strips.stages_results else 0
     table = ENTRY if has_table else 0  # bytes for each row
     scratch = STATE_SLOTS * warps * LANES * strips.lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
-    if warps < 2:
-        return None
     free = (limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48
     most = min(
-        strips.rows_in(free // row_groups, written + table),
+        free // ((strips.row_bytes + written + table) * row_groups),
         MOST // (strips.width * sum(scan.sizes) * lanes),
         max(2 * FEWEST, strips.chains * length // (TILES * lanes)),
     )
-    if row_groups > 1:
-        most = _conflict_free_rows(most, strips)
-    if most < FEWEST:
+    most = _conflict_free_rows(most, strips)
+    if most < (FEWEST if warps > 2 else 1):
         return None
     links = -(-length // (lanes * most))
     rows = -(-length // (links * lanes))
@@ -245,13 +229,15 @@ def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
 
 def _conflict_free_rows(most: int, strips: Strips) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
+    if strips.row_groups == 1 or most <= 1:
+        return most
     width, lanes, size = strips.width, strips.row_groups * strips.width, strips.scan.op.itemsizes[0]
 
     def conflicts(rows: int) -> int:
         places = (lane // width * rows * width + lane % width for lane in range(lanes))
         return most_in_a_bank(place * size // 4 for place in places)
 
-    return min(range(most, most * 3 // 4, -1), key=conflicts) if most > 1 else most
+    return min(range(most, most * 3 // 4, -1), key=conflicts)
 
 
 # ---- a warp for each strip, alone: nothing is folded before and no tile looks back
@@ -299,7 +285,7 @@ def serial_plan(scan: Scan) -> Plan | None:
     else:
         return None
     free = (scan.gpu.shared_bytes + RESERVED) // warps - RESERVED - STAGES * len(strips.layouts) * LANES
-    rows = strips.rows_in(free, ENTRY) // FEWEST_ALONE * FEWEST_ALONE
+    rows = free // (strips.row_bytes + ENTRY) // FEWEST_ALONE * FEWEST_ALONE
     if not rows:
         return None
     kernel = named("scan_serial_columns", op.type, op.emits, lane_columns, scan.exclusive)

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from .scan_columns import FEW_CHAINS
 from .scan_task import (
     LANES,
     PACK,
@@ -28,7 +29,6 @@ from .scan_task import (
     radix_of,
     strip_words,
 )
-from .tuning import PROCESSORS
 
 LINE = 128  # bytes of a line of memory
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
@@ -36,24 +36,15 @@ SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_
 
 @dataclass(frozen=True)
 class Cut:
-    """How rows are cut into tiles, and the warps of a block that scan them."""
+    """How rows are cut into tiles, and the warps of a block."""
 
     warp_groups: int
-    warps: int  # of each
-    row_groups: int  # of all
+    warps: int  # of each, that scan
+    look_back_warps: int
+    row_groups: int  # of all warp groups
     rows: int  # of a row group
     shared_bytes: int
     cost: float
-
-
-@dataclass(frozen=True)
-class LookBack:
-    """How it is found what comes before a tile, or before those of a cluster together."""
-
-    warps: int  # of a block
-    radix: int
-    published: int  # bytes of a tile
-    blocks: int = 1  # of a cluster
 
 
 def _lead(scan: Scan) -> int | None:
@@ -70,18 +61,27 @@ def _lead(scan: Scan) -> int | None:
     return scan.lead_at(scan.arrays.phases)
 
 
-def _launch(scan: Scan, lead: int, kernel: str, cut: Cut, back: LookBack, joined: bool = False) -> Plan:
-    """``joined``: planes are one chain."""
+def _launch(
+    scan: Scan, lead: int, kernel: str, cut: Cut, radix: int, tile_state: int, joined: bool = False, blocks: int = 1
+) -> Plan:
+    """``tile_state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``joined``: planes
+    are one chain."""
     width, planes = scan.columns.size, scan.plane_count
     chains = 1 if joined else planes
     positions = scan.length * width * planes // chains + (lead if chains == 1 else PACK - 1)
-    clusters = -(-positions // (back.blocks * cut.row_groups * cut.rows * width))
-    links = clusters * back.blocks
-    tiles = (links, cut.rows, cut.row_groups, chains * links)
-    members = strip_words(scan, (1, width, 0), tiles, -1 if scan.reverse else 1)
-    warps = cut.warp_groups * cut.warps + WRITE_DELAY * back.warps
-    published = chains * chain_tile_states(clusters, back.radix) * back.published
-    return in_tiles(scan, kernel, chains * links, warps, cut.shared_bytes, published, members, back.blocks)
+    clusters = -(-positions // (blocks * cut.row_groups * cut.rows * width))
+    links = clusters * blocks
+    numbers = (1, width, 0, planes, links, cut.rows, cut.row_groups, chains * links, -1 if scan.reverse else 1)
+    grid = min(chains * links, scan.gpu.processors // blocks * blocks)
+    warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
+    published = chains * chain_tile_states(clusters, radix) * tile_state
+    return in_tiles(scan, kernel, grid, warps, cut.shared_bytes, published, strip_words(scan, numbers))
+
+
+def plan(scan: Scan) -> Plan | None:
+    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
+    lead = _lead(scan)
+    return None if lead is None else _by_clusters(scan, lead) or _by_blocks(scan, lead)
 
 
 # ---- tiles of a block
@@ -100,13 +100,15 @@ FEW_OF_LARGE = 16  # columns, at most, where tile states are large and take regi
 # (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Warp groups of a block, and warps of each; those behind only where shared memory has no room for the first.
-GROUPS = ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12), (1, 8), (2, 8), (4, 1), (2, 2), (2, 1), (1, 1))
+GROUPS = (
+    ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)),
+    ((1, 8), (2, 8)),
+    *((shape,) for shape in ((4, 1), (2, 2), (2, 1), (1, 1))),
+)
 MOST_WARPS = 24  # those that look back among them: of more, each has too few registers
-ENOUGH = 12  # warps that scan: fewer only where more do not fit
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves contiguous columns some rows
 FEWEST = 4  # rows of a lane's columns
-FEW_CHAINS = PROCESSORS // 2
 LEVEL_BYTES = 64  # of tile states that a lane has registers for
 PLANE_TILES = 8  # tiles of a plane from which on planes are chains of their own
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
@@ -116,10 +118,8 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 PART_STATE_COST = 0.5
 
 
-def plan(scan: Scan) -> Plan | None:
-    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
-    lead = _lead(scan)
-    if lead is None or not _pays(scan):
+def _by_blocks(scan: Scan, lead: int) -> Plan | None:
+    if not _pays(scan):
         return None
     op, width, planes = scan.op, scan.columns.size, scan.plane_count
     # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.
@@ -132,7 +132,8 @@ def plan(scan: Scan) -> Plan | None:
     if cut is None:
         return None
     joined = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
-    if not _planes_follow(scan) if joined else planes >= FEW_CHAINS:
+    plane = tuple(scan.length * width * n for n in scan.sizes)
+    if [scan.apart(dim) for dim in scan.planes] != [plane] if joined else planes >= FEW_CHAINS:
         return None
     each = published_bytes(op, joined)
     columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
@@ -140,13 +141,7 @@ def plan(scan: Scan) -> Plan | None:
     slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
     shape = (cut.warp_groups, cut.warps, warps, joined, scan.exclusive, radix, slots)
     kernel = f"scan_tiles<{named('ContiguousColumnScan', op.type, op.emits, *shape)}>"
-    return _launch(scan, lead, kernel, cut, LookBack(warps, radix, warps * columns * each), joined)
-
-
-def _planes_follow(scan: Scan) -> bool:
-    """True where one plane follows another in memory."""
-    each = tuple(scan.length * scan.columns.size * n for n in scan.sizes)
-    return len(scan.planes) <= 1 and all(scan.apart(dim) == each for dim in scan.planes)
+    return _launch(scan, lead, kernel, cut, radix, warps * columns * each, joined)
 
 
 def _in_a_line(nbytes: int) -> int:
@@ -174,14 +169,12 @@ def _pays(scan: Scan) -> bool:
 
 def _cut(scan: Scan, look_back_warps: int) -> Cut | None:
     """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
-    best = None
-    for warp_groups, warps in GROUPS:
-        if best and warp_groups * warps < ENOUGH:
-            break
-        if warp_groups * warps + WRITE_DELAY * look_back_warps <= MOST_WARPS:
-            cuts = _cuts(scan, warp_groups, warps, look_back_warps)
-            best = min((*([best] if best else []), *cuts), key=lambda cut: cut.cost, default=None)
-    return best
+    most = MOST_WARPS - WRITE_DELAY * look_back_warps
+    for shapes in GROUPS:
+        cuts = [cut for n, each in shapes if n * each <= most for cut in _cuts(scan, n, each, look_back_warps)]
+        if cuts:
+            return min(cuts, key=lambda cut: cut.cost)
+    return None
 
 
 def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
@@ -203,7 +196,7 @@ def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Ite
             stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
             cost += PART_STATE_COST * stored / max(1, LANES * look_back_warps // width)
             nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
-            yield Cut(warp_groups, warps, warp_groups * row_groups, rows, nbytes, cost)
+            yield Cut(warp_groups, warps, look_back_warps, warp_groups * row_groups, rows, nbytes, cost)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -251,12 +244,9 @@ LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
 MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
-def cluster_plan(scan: Scan) -> Plan | None:
-    """The launch, where it pays, of a GPU that has clusters and rows that lie one after another in both arrays."""
-    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES:
-        return None
-    lead = _lead(scan)
-    if lead is None or scan.plane_count > 1 or not _suits_clusters(scan):
+def _by_clusters(scan: Scan, lead: int) -> Plan | None:
+    """Where it pays, of a GPU that has clusters."""
+    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
         return None
     op, width = scan.op, scan.columns.size
     back = -(-width // (BLOCKS * LANES))  # warps that look back
@@ -268,18 +258,17 @@ def cluster_plan(scan: Scan) -> Plan | None:
         return None
     shape = (cut.warp_groups, cut.warps, back, scan.exclusive, RADIX, cut.rows, BLOCKS)
     kernel = f"scan_cluster_tiles<{named('ClusterColumnScan', op.type, op.emits, *shape)}>"
-    return _launch(scan, lead, kernel, cut, LookBack(back, RADIX, BLOCKS * back * LANES * published_bytes(op), BLOCKS))
+    return _launch(scan, lead, kernel, cut, RADIX, BLOCKS * back * LANES * published_bytes(op), blocks=BLOCKS)
 
 
 def _suits_clusters(scan: Scan) -> bool:
-    """True of elements, states and columns for which it pays."""
-    op, size, width = scan.op, scan.sizes[0], scan.columns.size
-    if size != op.out_bytes or size not in (4, 8):
-        return False
-    if adds_pairs(op):
-        return size == 8 and NARROWEST_OF_PAIRS <= width <= WIDEST_IN_CLUSTERS
-    small = op.state_bytes <= size or adds_floats(op)
-    return small and NARROWEST <= width <= (WIDEST_IN_CLUSTERS if size == 4 else WIDEST_OF_EIGHTS)
+    """True of one plane, and elements, states and columns for which it pays."""
+    op, size, is_pair = scan.op, scan.sizes[0], adds_pairs(scan.op)
+    least = NARROWEST_OF_PAIRS if is_pair else NARROWEST
+    most = WIDEST_OF_EIGHTS if size == 8 and not is_pair else WIDEST_IN_CLUSTERS
+    is_small = op.state_bytes <= (16 if is_pair and size == 8 else size) or adds_floats(op)
+    is_one = scan.plane_count == 1 and size == op.out_bytes and size in (4, 8)
+    return is_one and is_small and least <= scan.columns.size <= most
 
 
 def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
@@ -299,4 +288,5 @@ def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int
         share = rows * row // warp_groups
         if share % PACK == 0:
             cost = SMALL_TILE_COST * LARGE_TILE / (rows * row) + MISALIGNED_COST[math.gcd(share, LINE)] + worse
-            yield Cut(warp_groups, warps, warp_groups * each, rows, CLUSTER_STAGES * rows * row + scratch, cost)
+            nbytes = CLUSTER_STAGES * rows * row + scratch
+            yield Cut(warp_groups, warps, look_back_warps, warp_groups * each, rows, nbytes, cost)

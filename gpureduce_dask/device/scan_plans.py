@@ -37,15 +37,18 @@ from .scan_task import (
     words,
 )
 
-# (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of float32
-# of 4 MiB 13, 16, 18, of 64 MiB 44, 47, 47, along (8192, 2048) 42, 44, 51, along [:, 1:-1] of (2048, 8194) 49, 52, 56,
-# of float16 so 78, 95, 136; but of 256 MiB of float64 160 with the first and 154 with the last.
+# Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
+# float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
 SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
 # Results that are wider than elements leave room for larger tiles, which are better where there are many rounds of
 # them: argmin of float32 with 16 and 11 131 us of 256 MiB, 45 of 64, with 20 and 5 152 and 47.
 LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 8, 16
 # Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
 LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
+# Of any and all, any of float32 of 4 GiB with 4 and 56, 6 and 37, 8 and 28, 24 and 9: 1.06, 1.08, 1.06, 1.04 of a copy;
+# as other scans 0.85.
+ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
+ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 
 MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
@@ -58,11 +61,14 @@ ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
 SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
-# (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, any of float32 with 4 and 56, 6 and 37, 8
-# and 28, 16 and 14, 24 and 9: 1.06, 1.08, 1.06, 1.05 and 1.04 of a copy (1.11 is what such a copy has); as other
-# scans 0.85.
-ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
-ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
+WITHOUT_POSITIONS = (
+    scan_small_lines.lane_lines,
+    scan_small_lines.small_lines,
+    scan_small_lines.subwarp_lines,
+    scan_contiguous_columns.plan,
+    scan_columns.serial_plan,
+    scan_columns.plan,
+)
 
 
 def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu, method: str = SINGLE_PASS) -> Plan:
@@ -83,31 +89,14 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
     """The plans of all kernels that take a scan, of each kernel one."""
-    return [plan for plan in _plans(Scan(op, arrays, exclusive, reverse, gpu)) if plan]
-
-
-def _plans(scan: Scan) -> Iterator[Plan | None]:
-    """Every kernel's plan, None of those that do not take such a scan."""
-    op, arrays = scan.op, scan.arrays
+    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if arrays.index_step > 0 else None
-        if counted or not op.indexed:
-            yield from _without_positions(replace(scan, op=counted or op))
-        yield scan_small_lines.thread_columns(scan)
-        yield _in_rows(scan)
-    for lanes in sorted({1, _lanes_of(arrays)}):
-        yield _by_lines(scan, lanes)
-
-
-def _without_positions(scan: Scan) -> Iterator[Plan | None]:
-    """By the kernels that tell no positions."""
-    yield scan_small_lines.lane_lines(scan)
-    yield scan_small_lines.small_lines(scan)
-    yield _any_all(scan)
-    yield scan_small_lines.subwarp_lines(scan)
-    yield scan_contiguous_columns.cluster_plan(scan) or scan_contiguous_columns.plan(scan)
-    yield scan_columns.serial_plan(scan)
-    yield scan_columns.plan(scan)
+        if counted or not op.indexed:  # those that tell no positions
+            found = [make(replace(scan, op=counted or op)) for make in (*WITHOUT_POSITIONS, _any_all)]
+        found += [scan_small_lines.thread_columns(scan), _in_rows(scan)]
+    found += [_by_lines(scan, lanes) for lanes in sorted({1, _lanes_of(arrays)})]
+    return [plan for plan in found if plan]
 
 
 def _any_all(scan: Scan) -> Plan | None:
@@ -178,9 +167,10 @@ def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
 
 
 def _tiles_of_lines(scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes) -> Plan:
-    """One of whose warps looks back for all lines."""
+    """Of whose warps one looks back for all lines."""
     published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
-    return in_tiles(scan, f"scan_tiles<{kind}>", tiles, warps + WRITE_DELAY, nbytes, published, members)
+    blocks = min(tiles, scan.gpu.processors)
+    return in_tiles(scan, f"scan_tiles<{kind}>", blocks, warps + WRITE_DELAY, nbytes, published, members)
 
 
 def _copy_unit(scan: Scan, operand: int, lead: int) -> int:

@@ -267,19 +267,10 @@ def named(kernel: str, *arguments: str | int) -> str:
     return f"{kernel}<{', '.join(flag(x) if isinstance(x, bool) else str(x) for x in arguments)}>"
 
 
-def in_tiles(
-    scan: Scan,
-    kernel: str,
-    tiles: int,
-    warps: int,
-    shared_bytes: int,
-    published: int,
-    members: bytes,
-    together: int = 1,
-) -> Plan:
-    """One launch of blocks, of so many warps, that take tiles one after another, walking lines in either direction.
-    ``published``: bytes of what tiles publish. ``together``: blocks of a cluster."""
-    step = Step(kernel, min(tiles, scan.gpu.processors // together * together), LANES * warps, shared_bytes)
+def in_tiles(scan: Scan, kernel: str, blocks: int, warps: int, nbytes: int, published: int, members: bytes) -> Plan:
+    """One launch of blocks that take tiles one after another and walk lines in either direction. ``nbytes``: of shared
+    memory. ``published``: bytes of what tiles publish."""
+    step = Step(kernel, blocks, LANES * warps, nbytes)
     return Plan((step,), members, published + TICKET, True, (0,) * len(scan.sizes))
 
 
@@ -356,18 +347,10 @@ def words(
     )
 
 
-def strip_words(
-    scan: Scan,
-    strips: tuple[int, int, int],
-    tiles: tuple[int, int, int, int],
-    step_out: int,
-    layouts: Sequence[int] = (),
-) -> bytes:
-    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh). ``strips``: of a plane, columns
-    of one, those that the first one lacks. ``tiles``: of a chain, rows of a lane, row groups, tiles of all chains."""
-    count, width, lead = strips
-    chains = scan.plane_count * count
-    numbers = (scan.length, scan.columns.size, count, width, lead, chains, *tiles, step_out)
-    divs = [word for n in (chains, count, width, scan.length) for word in div_words(n)]
+def strip_words(scan: Scan, numbers: Sequence[int], layouts: Sequence[int] = ()) -> bytes:
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh): ``numbers`` are those from ``strips``
+    to ``step_out``, ``layouts`` those of ``RowLayout``, where rows have some."""
+    strips, width, _, chains, *_ = numbers
+    divs = [word for n in (chains, strips, width, scan.length) for word in div_words(n)]
     rest = (*divs, *layouts, *[0] * (ROW_LAYOUTS - len(layouts)), *walk_words(scan.planes))
-    return packed(*numbers) + struct.pack("2d", *scan.op.option) + packed(*rest)
+    return packed(scan.length, scan.columns.size, *numbers) + struct.pack("2d", *scan.op.option) + packed(*rest)

@@ -28,7 +28,7 @@ from . import Kernels, Unit
 
 LIMIT = 12 * 1024  # of shared memory: tiles of a few hundred elements
 PROCESSORS = 3
-GROUPS = ((2, 2), (2, 1), (1, 2), (1, 1))
+GROUPS = (((2, 2),), ((2, 1),), ((1, 2),), ((1, 1),))
 # Kernels in the order in which they are tried, with the fewest lines of those that are for many, and the longest.
 ORDER = {
     "LaneLineScan": (200, 1 << 60),
@@ -136,6 +136,8 @@ class Call:
                 FEW_CHAINS=3,
                 TILES=8,
                 WARPS=(16, 10, 8, 6, 4),
+                WARPS_OF_MANY=(18, 16, 10, 6, 4),
+                WARPS_OF_LARGE=(10, 6, 4),
                 SHORTEST_ALONE=100,
                 WARPS_ALONE={1: 1.0},
                 PROCESSORS=1,
