@@ -38,10 +38,12 @@ STRIP_MISALIGNED, MOST_STRIDED = 512, 4
 WORD, WORD_OF_NARROW = 8, 4
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
+# Columns from which on sums with a flag each, of float32, are taken so: down (32768, 32768) 0.78 with one and 0.86.
+MANY_IN_SEGMENTS = 4224
 
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
-WARPS = (16, 10, 6)
+WARPS = (16, 10, 6, 4)
 WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
 # Of large states, which take registers: nanvar of uint32 down (1082400, 31) with 16, 10 and 6 450, 287 and 248 us.
 LARGE_STATE_BYTES, WARPS_OF_LARGE = 32, WARPS[1:]
@@ -126,9 +128,9 @@ def plan(scan: Scan) -> Plan | None:
     lane_columns, column_stride = _columns_of_lane(scan)
     strips = _strips(scan, lane_columns, column_stride)
     chains, is_anchored = strips.chains, strips.chains < FEW_CHAINS
-    shapes = WARPS_OF_MANY if lane_columns == 1 and not is_anchored else WARPS
-    if op.state_bytes >= LARGE_STATE_BYTES:
-        shapes = WARPS_OF_LARGE
+    shapes: tuple[int, ...] = WARPS_OF_LARGE
+    if op.state_bytes < LARGE_STATE_BYTES:
+        shapes = WARPS_OF_MANY if lane_columns == 1 and not is_anchored else WARPS
     warps_of = (all_warps - WRITE_DELAY * lane_columns for all_warps in shapes)
     cut = next(filter(None, (_cut(strips, warps) for warps in warps_of if warps > 1)), None)
     if cut is None:
@@ -151,13 +153,17 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     """How many columns a lane takes, and from one of them to the next. Side by side as many as fill a word, where all
     rows are aligned to that; where rows are not aligned, a warp's width apart, as many as fill a strip."""
     op, columns, sizes = scan.op, scan.columns, scan.sizes
-    if len(sizes) > 2 or op.state_bytes > 8:
+    in_segments = op.type.startswith("Segmented<Sum<") and sizes == (4, 1, 4)
+    in_segments = in_segments and scan.plane_count * columns.size >= MANY_IN_SEGMENTS
+    if not in_segments and (len(sizes) > 2 or op.state_bytes > 8):
         return 1, 1
     nbytes, strips = (WORD_OF_NARROW, 1) if sizes[0] < 4 else (WORD, STRIPS)
     count = max(1, nbytes // sizes[0])
     is_wide = columns.size >= LANES * count * strips and count * op.out_bytes <= 16
     if count > 1 and is_wide and scan.takes_columns(count):
         return count, 1
+    if in_segments:
+        return 1, 1
     is_whole = columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
     if is_whole and LANES < columns.size < 2 * LANES:
         return 2, LANES  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84

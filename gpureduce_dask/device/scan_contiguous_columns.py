@@ -52,9 +52,8 @@ def _lead(scan: Scan) -> int | None:
     in both arrays, or packs are not aligned at the same elements."""
     if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs:
         return None
-    width = scan.columns.size
-    steps = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
-    if width < 2 or scan.apart(scan.columns) != scan.sizes or steps != tuple(width * n for n in scan.sizes):
+    width, rows = scan.columns.size, zip(scan.arrays.strides, scan.sizes, strict=True)
+    if width < 2 or scan.apart(scan.columns) != scan.sizes or any(s[scan.arrays.axis] != width * n for s, n in rows):
         return None
     if any(scan.lead_at(scan.apart(dim)) is None for dim in scan.planes):
         return None
@@ -94,7 +93,7 @@ MOST, MOST_OF_EXTREMES, WHOLE_SECTORS = 320, 160, 128
 # Columns up to which whole rows are taken, of whole sectors too: of words; of means of whole lines; of pairs; of eight
 # bytes. Int64 down (n, 64) in strips 1.01, and 0.94.
 MOST_OF_WORDS, MOST_OF_MEANS, MOST_OF_PAIRS, MOST_OF_EIGHTS = 127, LANES, 64, 63
-WIDEST = 128  # columns
+WIDEST = 128  # columns, of clusters too
 FEW_OF_LARGE = 16  # columns, at most, where tile states are large and take registers of a lane that looks back
 # Rows of a plane. Shorter ones are taken by a thread a line, but of planes of few bytes a row: along the middle axis of
 # (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
@@ -222,7 +221,7 @@ LEAST_SHARED_BYTES = 227 << 10  # of a block: with less, tiles are too small to 
 # 0.96, but (n, 129), (n, 160) 0.81, 0.93 and 0.77, 0.91; of float64, whose sums are pairs, down (n, 12), (n, 16), (n,
 # 65) 0.85, 0.89, 0.67 and 0.79, 0.92, 0.85; of int64 down (n, 8), (n, 12), (n, 100) 0.98, 0.92, 0.89 and 0.95, 0.96,
 # 0.94, (n, 128) in strips 0.98.
-NARROWEST, WIDEST_IN_CLUSTERS = 12, 128
+NARROWEST = 12
 NARROWEST_OF_PAIRS, WIDEST_OF_EIGHTS = 16, 127  # of eight bytes those whose states are no pairs
 # At least. Of 64, 256, 1024 MiB sums down (n, 16) 0.65, 0.84, 0.91 as contiguous columns and 0.59, 0.86, 0.97.
 LEAST_TILES = 2000
@@ -265,7 +264,7 @@ def _suits_clusters(scan: Scan) -> bool:
     """True of one plane, and elements, states and columns for which it pays."""
     op, size, is_pair = scan.op, scan.sizes[0], adds_pairs(scan.op)
     least = NARROWEST_OF_PAIRS if is_pair else NARROWEST
-    most = WIDEST_OF_EIGHTS if size == 8 and not is_pair else WIDEST_IN_CLUSTERS
+    most = WIDEST_OF_EIGHTS if size == 8 and not is_pair else WIDEST
     is_small = op.state_bytes <= (16 if is_pair and size == 8 else size) or adds_floats(op)
     is_one = scan.plane_count == 1 and size == op.out_bytes and size in (4, 8)
     return is_one and is_small and least <= scan.columns.size <= most

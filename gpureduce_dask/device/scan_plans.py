@@ -14,7 +14,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..errors import ArgumentError, message
 from . import scan_columns, scan_contiguous_columns, scan_costs, scan_small_lines
 from .scan_task import (
     LANES,
@@ -31,9 +30,9 @@ from .scan_task import (
     Plan,
     Scan,
     Step,
+    check_method,
     in_tiles,
     named,
-    tile_states,
     words,
 )
 
@@ -81,10 +80,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
     if method in METHODS:
         return _by_lines(Scan(op, arrays, exclusive, reverse, gpu), _lanes_of(arrays))
     kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
-    if method not in kernels:
-        expected = " or ".join(map(repr, (*METHODS, *kernels)))
-        raise ArgumentError(message("scan", f"method {method!r}", expected, "Leave it out."))
-    return kernels[method]
+    return kernels[check_method(method, (*METHODS, *kernels))]
 
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
@@ -166,8 +162,13 @@ def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
     yield from SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE
 
 
+def tile_states(tiles: int) -> int:
+    """Published states: of every tile, every 16th and every 128th."""
+    return tiles + tiles // 16 + tiles // 128
+
+
 def _tiles_of_lines(scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes) -> Plan:
-    """Of whose warps one looks back for all lines."""
+    """By blocks of which a warp looks back for all lines."""
     published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
     blocks = min(tiles, scan.gpu.processors)
     return in_tiles(scan, f"scan_tiles<{kind}>", blocks, warps + WRITE_DELAY, nbytes, published, members)

@@ -89,34 +89,29 @@ class Operands:
 
     def alignment(self, operand: int) -> int:
         """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
-        return math.gcd(PACK, self.phases[operand], *(strides[operand] for _, strides in self._merged(self._others)))
+        dims = zip(self.shape, self.strides[operand], strict=True)
+        others = (stride for i, (n, stride) in enumerate(dims) if n > 1 and i != self.axis)
+        return math.gcd(PACK, self.phases[operand], *others)
 
     def line_dims(self) -> tuple[Dim, ...]:
         """Where lines begin."""
-        return self.dims(self._others)
-
-    def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
-        """Some axes, those that continue each other merged."""
-        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged(axes))
+        return self.dims(i for i in range(len(self.shape)) if i != self.axis)
 
     def flags(self) -> tuple[Dim, ...]:
         """Where lines begin in a third operand."""
-        return tuple(Dim(n, s[2]) for n, s in self._merged(self._others)) if len(self.strides) > 3 else ()
+        return tuple(Dim(dim.size, dim.more[0]) for dim in self.line_dims() if dim.more)
 
-    @property
-    def _others(self) -> Iterable[int]:
-        return (i for i in range(len(self.shape)) if i != self.axis)
-
-    def _merged(self, axes: Iterable[int]) -> list[tuple[int, tuple[int, ...]]]:
-        dims: list[tuple[int, tuple[int, ...]]] = []
+    def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
+        """Some axes, those that continue each other merged."""
+        merged: list[tuple[int, tuple[int, ...]]] = []
         for i in axes:
             count, steps = self.shape[i], tuple(s[i] for s in self.strides)
             if count == 1:
                 continue
-            if dims and dims[-1][1] == tuple(count * s for s in steps):
-                count *= dims.pop()[0]
-            dims.append((count, steps))
-        return dims
+            if merged and merged[-1][1] == tuple(count * s for s in steps):
+                count *= merged.pop()[0]
+            merged.append((count, steps))
+        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1], s[2:-1]) for n, s in merged)
 
 
 @dataclass(frozen=True)
@@ -255,10 +250,10 @@ class Plan:
     waste: float = 1.0  # times the bytes of elements and results that it takes the time of
 
 
-def check_method(method: str) -> str:
+def check_method(method: str, known: Sequence[str] = METHODS) -> str:
     """The method, where there is one of that name."""
-    if method not in METHODS:
-        raise ArgumentError(message("scan", f"method {method!r}", " or ".join(map(repr, METHODS)), "Leave it out."))
+    if method not in known:
+        raise ArgumentError(message("scan", f"method {method!r}", " or ".join(map(repr, known)), "Leave it out."))
     return method
 
 
@@ -290,11 +285,6 @@ def adds_pairs(op: Operator) -> bool:
     return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
 
 
-def tile_states(tiles: int) -> int:
-    """Published states of lines along memory: of every tile, every 16th and every 128th."""
-    return tiles + tiles // 16 + tiles // 128
-
-
 def published_bytes(op: Operator, joined: bool = False) -> int:
     """Of a column's state as tiles publish it (kernels/scan/chained_look_back.cuh); ``joined``: of lines one after
     another, with whether one began."""
@@ -308,8 +298,8 @@ def published_bytes(op: Operator, joined: bool = False) -> int:
 
 
 def radix_of(published: int, shares_lanes: bool = False) -> int:
-    """Of the look-back of columns: tile states, of so many bytes, of a level. More where lanes share them, and of large
-    ones, which are folded a few at a time anyhow."""
+    """Of the look-back of columns: tile states, of so many bytes, of a level (kernels/scan/columns.cuh has the same).
+    More where lanes share them, and of large ones, which are folded a few at a time anyhow."""
     return 16 if published > 16 or (published == 8 and shares_lanes) else 8
 
 
