@@ -38,7 +38,7 @@ STRIP_MISALIGNED, MOST_STRIDED = 512, 4
 WORD, WORD_OF_NARROW = 8, 4
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
-# Columns from which on sums with a flag each, of float32, are taken so: down (32768, 32768) 0.78 with one and 0.86.
+# Columns from which on a lane takes two of sums of float32 with a flag each: down (32768, 32768) 0.86, else 0.78.
 MANY_IN_SEGMENTS = 4224
 
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
@@ -118,7 +118,7 @@ class Strips:
 
 
 def plan(scan: Scan) -> Plan | None:
-    """In tiles, where lines lie side by side in every array; None where they do not."""
+    """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
     op = scan.op
     if not scan.line_dims or scan.columns.size < 2 or not scan.lies_in_packs:
         return None

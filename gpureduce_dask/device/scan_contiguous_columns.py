@@ -118,6 +118,7 @@ PART_STATE_COST = 0.5
 
 
 def _by_blocks(scan: Scan, lead: int) -> Plan | None:
+    """None where other kernels are faster, or planes do not follow one another and are many, or short."""
     if not _pays(scan):
         return None
     op, width, planes = scan.op, scan.columns.size, scan.plane_count
@@ -177,6 +178,7 @@ def _cut(scan: Scan, look_back_warps: int) -> Cut | None:
 
 
 def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
+    """By row groups and rows, each with what an element costs."""
     width, (size, size_out), elements = scan.columns.size, scan.sizes, math.prod(scan.arrays.shape)
     bytes_each = STAGES * size + (0 if size == size_out else size_out)  # of shared memory, for an element of a tile
     lanes = LANES * warps  # of a warp group

@@ -60,7 +60,7 @@ ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
 SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
-WITHOUT_POSITIONS = (
+WITHOUT_POSITIONS = (  # planners of kernels that tell no positions
     scan_small_lines.lane_lines,
     scan_small_lines.small_lines,
     scan_small_lines.subwarp_lines,
@@ -88,7 +88,7 @@ def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: G
     scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if arrays.index_step > 0 else None
-        if counted or not op.indexed:  # those that tell no positions
+        if counted or not op.indexed:
             found = [make(replace(scan, op=counted or op)) for make in (*WITHOUT_POSITIONS, _any_all)]
         found += [scan_small_lines.thread_columns(scan), _in_rows(scan)]
     found += [_by_lines(scan, lanes) for lanes in sorted({1, _lanes_of(arrays)})]
