@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .scan_columns import FEW_CHAINS
 from .scan_task import (
@@ -34,8 +34,7 @@ LINE = 128  # bytes of a line of memory
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """How rows are cut into tiles, and the warps of a block."""
 
     warp_groups: int

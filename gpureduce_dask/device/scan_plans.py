@@ -89,7 +89,8 @@ def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: G
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if arrays.index_step > 0 else None
         if counted or not op.indexed:
-            found = [make(replace(scan, op=counted or op)) for make in (*WITHOUT_POSITIONS, _any_all)]
+            without = replace(scan, op=counted or op)
+            found = [make(without) for make in (*WITHOUT_POSITIONS, _any_all)]
         found += [scan_small_lines.thread_columns(scan), _in_rows(scan)]
     found += [_by_lines(scan, lanes) for lanes in sorted({1, _lanes_of(arrays)})]
     return [plan for plan in found if plan]

@@ -97,10 +97,6 @@ class Operands:
         """Where lines begin."""
         return self.dims(i for i in range(len(self.shape)) if i != self.axis)
 
-    def flags(self) -> tuple[Dim, ...]:
-        """Where lines begin in a third operand."""
-        return tuple(Dim(dim.size, dim.more[0]) for dim in self.line_dims() if dim.more)
-
     def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
         """Some axes, those that continue each other merged."""
         merged: list[tuple[int, tuple[int, ...]]] = []
@@ -330,10 +326,11 @@ def words(
     bits = (length - 1).bit_length()
     short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
     divs = div_words(length) + div_words(by_lines or lines)
+    flags = [Dim(dim.size, dim.more[0]) for dim in scan.line_dims if dim.more]  # of a third operand
     return (
         packed(*numbers, *short)
         + struct.pack("2d", *scan.op.option)
-        + packed(*divs, *walk_words(walk), *walk_words(scan.arrays.flags()))
+        + packed(*divs, *walk_words(walk), *walk_words(flags))
     )
 
 
