@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("cupy", reason="plans are made for CuPy arrays")
 
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device import scan_launch, scan_plans, scan_serial_columns, scan_task
+from gpureduce_dask.device import scan_columns, scan_launch, scan_plans, scan_task
 from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.operators.table import OPERATORS
 
@@ -51,7 +51,7 @@ def warps_of(found: scan_task.Plan) -> int:
 )
 def test_a_warp_takes_a_strip(call, lane_columns):
     found = plan(**call)
-    assert warps_of(found) in scan_serial_columns.WARPS
+    assert warps_of(found) in scan_columns.WARPS_ALONE
     assert re.search(rf", {lane_columns}, \w+>$", found.steps[0].kernel)
     assert found == plan(**call, processors=7)  # bits do not depend on the GPU at hand
 
@@ -80,5 +80,5 @@ def test_left_to_tiles(call):
 
 def test_warps_of_a_processor():
     """Strips keep all processors busy, in as many waves as that takes."""
-    each = scan_serial_columns.PROCESSORS
-    assert [scan_serial_columns._warps_of(n * each) for n in (1, 2, 3, 4, 5, 6, 8, 100)] == [0, 0, 3, 4, 5, 3, 8, 8]
+    each = scan_columns.PROCESSORS
+    assert [scan_columns._warps_of(n * each) for n in (1, 2, 3, 4, 5, 6, 8, 100)] == [0, 0, 3, 4, 5, 3, 8, 8]

@@ -1,59 +1,112 @@
-"""How a scan of lines that lie side by side is cut where one row follows another in memory: columns a lane, and the
-launch, which is that of clusters too (scan_cluster_columns.py)."""
+"""How a scan of lines that lie side by side is cut where one row follows another in memory: into tiles for a block, or
+for the blocks of a cluster, which publish theirs as one (kernels/scan/contiguous_columns.cuh, cluster_columns.cuh)."""
 
 from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from typing import NamedTuple
 
+from .scan_columns import FEW_CHAINS
 from .scan_task import (
     LANES,
     PACK,
+    RING_SLOTS,
     SECTOR,
     STAGES,
     STATE_SLOTS,
     WRITE_DELAY,
     Plan,
     Scan,
-    Step,
+    adds_floats,
+    adds_pairs,
     chain_tile_states,
+    in_tiles,
     most_in_a_bank,
+    named,
     published_bytes,
+    radix_of,
     strip_words,
 )
-from .task import flag
-from .tuning import PROCESSORS
+
+LINE = 128  # bytes of a line of memory
+SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
+
+
+class Cut(NamedTuple):
+    """How rows are cut into tiles, and the warps of a block."""
+
+    warp_groups: int
+    warps: int  # of each, that scan
+    look_back_warps: int
+    row_groups: int  # of all warp groups
+    rows: int  # of a row group
+    shared_bytes: int
+    cost: float
+
+
+def _lead(scan: Scan) -> int | None:
+    """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
+    in both arrays, or packs are not aligned at the same elements."""
+    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs:
+        return None
+    width, rows = scan.columns.size, zip(scan.arrays.strides, scan.sizes, strict=True)
+    if width < 2 or scan.apart(scan.columns) != scan.sizes or any(s[scan.arrays.axis] != width * n for s, n in rows):
+        return None
+    if any(scan.lead_at(scan.apart(dim)) is None for dim in scan.planes):
+        return None
+    return scan.lead_at(scan.arrays.phases)
+
+
+def _launch(
+    scan: Scan, lead: int, kernel: str, cut: Cut, radix: int, tile_state: int, joined: bool = False, blocks: int = 1
+) -> Plan:
+    """``tile_state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``joined``: planes
+    are one chain."""
+    width, planes = scan.columns.size, scan.plane_count
+    chains = 1 if joined else planes
+    positions = scan.length * width * planes // chains + (lead if chains == 1 else PACK - 1)
+    clusters = -(-positions // (blocks * cut.row_groups * cut.rows * width))
+    links = clusters * blocks
+    numbers = (1, width, 0, planes, links, cut.rows, cut.row_groups, chains * links, -1 if scan.reverse else 1)
+    grid = min(chains * links, scan.gpu.processors // blocks * blocks)
+    warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
+    published = chains * chain_tile_states(clusters, radix) * tile_state
+    return in_tiles(scan, kernel, grid, warps, cut.shared_bytes, published, strip_words(scan, numbers))
+
+
+def plan(scan: Scan) -> Plan | None:
+    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
+    lead = _lead(scan)
+    return None if lead is None else _by_clusters(scan, lead) or _by_blocks(scan, lead)
+
+
+# ---- tiles of a block
 
 # Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as contiguous columns and in strips: sums
-# of float32 down (n, 5) 0.85 and 0.55, (n, 16) 0.87 and 0.70, (n, 33) 0.79 and 0.55, (n, 65) 0.72 and 0.57, (n, 100)
-# 0.64 and 0.71; maxima down (n, 5) 0.91 and 0.60, (n, 33) 0.76 and 0.71, (n, 65) 0.63 and 0.70; sums of float64, whose
-# states are pairs, down (n, 32) 0.76 and 0.71, (n, 33) 0.56 and 0.58. Rows of whole sectors are better off in strips
-# from 128 bytes on: sums of float32 down (n, 24) 0.85 and 0.84, (n, 32) 0.85 and 0.90; but maxima down (n, 32) 0.94 and
-# 0.90.
-MOST, MOST_OF_EXTREMES = 320, 160
-WHOLE_SECTORS = 128
-# Rows of a plane. Shorter ones, where they are not taken by planes (scan_small_lines.py), are taken by a thread a line,
-# but of planes of few bytes a row: (n, 12, 5) along its middle axis as contiguous columns and by threads 0.55 and 0.45,
-# (n, 100, 2) 0.61 and 0.20; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
+# of float32 down (n, 5) 0.85 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and 0.71, maxima down (n, 33) 0.76 and
+# 0.71, (n, 65) 0.63 and 0.70. Rows of whole sectors are better off in strips from 128 bytes on: (n, 24) 0.85 and 0.84,
+# (n, 32) 0.85 and 0.90.
+MOST, MOST_OF_EXTREMES, WHOLE_SECTORS = 320, 160, 128
+# Columns up to which whole rows are taken, of whole sectors too: of words; of means of whole lines; of pairs; of eight
+# bytes. Int64 down (n, 64) in strips 1.01, and 0.94.
+MOST_OF_WORDS, MOST_OF_MEANS, MOST_OF_PAIRS, MOST_OF_EIGHTS = 127, LANES, 64, 63
+WIDEST = 128  # columns, of clusters too
+FEW_OF_LARGE = 16  # columns, at most, where tile states are large and take registers of a lane that looks back
+# Rows of a plane. Shorter ones are taken by a thread a line, but of planes of few bytes a row: along the middle axis of
+# (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
-# Warp groups of a block, and warps of each; those behind for little shared memory.
-GROUPS = ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12), (1, 8), (2, 8), (4, 1), (2, 2), (2, 1), (1, 1))
-# Those that look back among them: of more, each has too few registers.
-MOST_WARPS = 24
-ENOUGH = 12  # warps that scan: fewer only where more do not fit
+# Warp groups of a block, and warps of each; those behind only where shared memory has no room for the first.
+GROUPS = (
+    ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)),
+    ((1, 8), (2, 8)),
+    *((shape,) for shape in ((4, 1), (2, 2), (2, 1), (1, 1))),
+)
+MOST_WARPS = 24  # those that look back among them: of more, each has too few registers
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves contiguous columns some rows
 FEWEST = 4  # rows of a lane's columns
-WORD = 4  # bytes of elements that are not narrow
-WIDEST = 128  # columns
-FEW_OF_LARGE = 16  # columns, at most, where tile states are large and take registers of a lane that looks back
-FEW_CHAINS = PROCESSORS // 2
-# Columns up to which whole rows are taken, of whole sectors too: of words; of their extremes; of pairs; of eight bytes.
-# Maxima of float32 down (n, 120) 0.94 in strips and 0.94, but more is zeroed; int64 down (n, 64) 1.01 and 0.94.
-MOST_OF_WORDS, MOST_OF_WORD_EXTREMES, MOST_OF_PAIRS, MOST_OF_EIGHTS = 127, 95, 64, 63
-# Bytes of a line of memory: a warp's tile states fill whole ones. Down (n, 100) 0.78 where they do not, else 0.83.
-LINE = 128
 LEVEL_BYTES = 64  # of tile states that a lane has registers for
 PLANE_TILES = 8  # tiles of a plane from which on planes are chains of their own
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
@@ -62,134 +115,38 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 # down (n, 5) by warp groups of four warps, which have 75 row groups' states, and of one 0.83 and 0.90.
 PART_STATE_COST = 0.5
 
-SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
-LAYOUT_WORDS = 2 * 11  # of ``Strips``, used by strips of columns alone
 
-
-@dataclass(frozen=True)
-class Tiles:
-    """How rows are cut into tiles, and the warps that scan them."""
-
-    row_groups: int
-    rows: int  # of a row group
-    warps: int  # of a block
-    shared_bytes: int
-    radix: int  # of the look-back
-    published_bytes: int  # of a tile
-    joined: bool = False  # planes are one chain
-    cluster_blocks: int = 1  # tiles that are published as one
-
-
-@dataclass(frozen=True)
-class _LookBack:
-    """How it is found what comes before a tile, by so many warps."""
-
-    warps: int
-    columns: int  # of a warp: their tile states fill lines of memory
-    nbytes: int  # of a column's tile state
-    radix: int
-
-    @property
-    def slots(self) -> int:
-        """Tile states of a level that a lane reads together: lanes share them where a warp has more than columns."""
-        return min(-(-self.radix // (LANES // self.columns)), max(1, LEVEL_BYTES // self.nbytes))
-
-
-@dataclass(frozen=True)
-class _Cut:
-    warp_groups: int
-    warps: int  # of each
-    row_groups: int  # of all
-    rows: int
-    shared_bytes: int
-
-
-def plan(scan: Scan) -> Plan | None:
-    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
-    op, lead = scan.op, lead_of(scan)
-    if lead is None:
-        return None
+def _by_blocks(scan: Scan, lead: int) -> Plan | None:
+    """None where other kernels are faster, or planes do not follow one another and are many, or short."""
     if not _pays(scan):
         return None
-    look_back = _look_back(scan, published_bytes(op, scan.plane_count > 1))
-    cut = _cut(scan, look_back.warps)
+    op, width, planes = scan.op, scan.columns.size, scan.plane_count
+    # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.
+    each = published_bytes(op, planes > 1)
+    columns = _in_a_line(each)
+    is_wide = width > (4 if each == 8 else 2) * columns
+    warps = -(-width // (2 * columns if is_wide else columns))
+    radix = radix_of(each, shares_lanes=not is_wide)
+    cut = _cut(scan, warps)
     if cut is None:
         return None
-    joined = scan.plane_count > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
-    if joined and not _planes_follow(scan):
+    joined = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
+    plane = tuple(scan.length * width * n for n in scan.sizes)
+    if [scan.apart(dim) for dim in scan.planes] != [plane] if joined else planes >= FEW_CHAINS:
         return None
-    if not joined and scan.plane_count >= FEW_CHAINS:
-        return None
-    look_back = _with_states_of(look_back, scan.columns.size, published_bytes(op, joined))
-    numbers, flags = (cut.warp_groups, cut.warps, look_back.warps), (flag(joined), flag(scan.exclusive))
-    behind = (look_back.radix, look_back.slots)
-    template = ", ".join((op.type, op.emits, *map(str, numbers), *flags, *map(str, behind)))
-    tiles = Tiles(
-        cut.row_groups,
-        cut.rows,
-        cut.warp_groups * cut.warps + WRITE_DELAY * look_back.warps,
-        cut.shared_bytes,
-        look_back.radix,
-        look_back.warps * look_back.columns * look_back.nbytes,
-        joined,
-    )
-    return launch(scan, lead, f"scan_tiles<ContiguousColumnScan<{template}>>", tiles)
-
-
-def lead_of(scan: Scan) -> int | None:
-    """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
-    in both arrays, or packs are not aligned at the same elements."""
-    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs:
-        return None
-    (a, b), width = scan.sizes, scan.columns.size
-    steps = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
-    if width < 2 or scan.apart(scan.columns) != (a, b) or steps != (width * a, width * b):
-        return None
-    offsets = [scan.arrays.phases, *map(scan.apart, scan.planes)]
-    if not all(any((n * a - p) % PACK == 0 and (n * b - q) % PACK == 0 for n in range(PACK)) for p, q in offsets):
-        return None
-    return scan.arrays.phases[0] // a if a <= b else scan.arrays.phases[1] // b
-
-
-def launch(scan: Scan, lead: int, kernel: str, tiles: Tiles) -> Plan:
-    """The plan, of one launch."""
-    width, count = scan.columns.size, scan.plane_count
-    chains = 1 if tiles.joined else count
-    positions = scan.length * width * count // chains + (lead if chains == 1 else PACK - 1)
-    clusters = -(-positions // (tiles.cluster_blocks * tiles.row_groups * tiles.rows * width))
-    links = clusters * tiles.cluster_blocks
-    tile_states = chains * chain_tile_states(clusters, tiles.radix) * tiles.published_bytes
-    shape = (scan.length, width, 1, width, 0, count)
-    numbers = (*shape, links, tiles.rows, tiles.row_groups, chains * links, -1 if scan.reverse else 1)
-    members = strip_words(numbers, scan.op.option, [0] * LAYOUT_WORDS, scan.planes)
-    blocks = min(chains * links, scan.gpu.processors // tiles.cluster_blocks * tiles.cluster_blocks)
-    step = Step(kernel, blocks, LANES * tiles.warps, tiles.shared_bytes)
-    return Plan((step,), members, tile_states + 16, True, (0, 0))
-
-
-def _planes_follow(scan: Scan) -> bool:
-    """True where one plane follows another in memory."""
-    each = tuple(scan.length * scan.columns.size * n for n in scan.sizes)
-    return len(scan.planes) <= 1 and all(scan.apart(dim) == each for dim in scan.planes)
-
-
-def _look_back(scan: Scan, nbytes: int) -> _LookBack:
-    """Few columns a warp, for lanes to share tile states, where so many warps are enough."""
-    width, columns = scan.columns.size, _in_a_line(nbytes)
-    is_wide = width > (4 if nbytes == 8 else 2) * columns
-    columns *= 2 if is_wide else 1
-    return _LookBack(-(-width // columns), columns, nbytes, 8 if nbytes == 16 or (is_wide and nbytes == 8) else 16)
+    each = published_bytes(op, joined)
+    columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
+    # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
+    slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
+    shape = (cut.warp_groups, cut.warps, warps, joined, scan.exclusive, radix, slots)
+    kernel = f"scan_tiles<{named('ContiguousColumnScan', op.type, op.emits, *shape)}>"
+    return _launch(scan, lead, kernel, cut, radix, warps * columns * each, joined)
 
 
 def _in_a_line(nbytes: int) -> int:
-    """Columns whose tile states fill a line of memory, a power of two (kernels/scan/chained_look_back.cuh)."""
+    """Columns whose tile states fill a line of memory, a power of two (kernels/scan/chained_look_back.cuh): down
+    (n, 100) 0.78 where they do not, else 0.83."""
     return next((LINE // n for n in (8, 16, 32) if nbytes <= n), 2)
-
-
-def _with_states_of(look_back: _LookBack, width: int, nbytes: int) -> _LookBack:
-    """The same warps with tile states of so many bytes."""
-    line = _in_a_line(nbytes)
-    return replace(look_back, columns=-(-width // (look_back.warps * line)) * line, nbytes=nbytes)
 
 
 def _pays(scan: Scan) -> bool:
@@ -200,47 +157,46 @@ def _pays(scan: Scan) -> bool:
         return False
     if width > (WIDEST if published_bytes(op, scan.plane_count > 1) <= PACK else FEW_OF_LARGE):
         return False
-    if scan.sizes == (WORD, WORD):
-        most = MOST_OF_WORD_EXTREMES if op.type.startswith("MinMax<") and row % SECTOR == 0 else MOST_OF_WORDS
-        if op.type.startswith("Mean<") and row % LINE == 0:
-            most = LANES
-        return width <= most
+    if scan.sizes == (4, 4):
+        return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % LINE == 0 else MOST_OF_WORDS)
     if size == 8:
         return width <= (MOST_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
     if row % SECTOR == 0 and row >= WHOLE_SECTORS:
-        return op.type.startswith("MinMax<") and row == WHOLE_SECTORS and size == WORD
+        return False
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
-def _cut(scan: Scan, look_back_warps: int) -> _Cut | None:
+def _cut(scan: Scan, look_back_warps: int) -> Cut | None:
     """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
-    best, cut = math.inf, None
+    most = MOST_WARPS - WRITE_DELAY * look_back_warps
+    for shapes in GROUPS:
+        cuts = [cut for n, each in shapes if n * each <= most for cut in _cuts(scan, n, each, look_back_warps)]
+        if cuts:
+            return min(cuts, key=lambda cut: cut.cost)
+    return None
+
+
+def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
+    """By row groups and rows, each with what an element costs."""
     width, (size, size_out), elements = scan.columns.size, scan.sizes, math.prod(scan.arrays.shape)
     bytes_each = STAGES * size + (0 if size == size_out else size_out)  # of shared memory, for an element of a tile
-    for warp_groups, warps in GROUPS:
-        if cut and warp_groups * warps < ENOUGH:
-            break
-        if warp_groups * warps + WRITE_DELAY * look_back_warps > MOST_WARPS:
-            continue
-        lanes = LANES * warps  # of a warp group
-        scratch = STATE_SLOTS * warp_groups * lanes * scan.op.running_bytes + SCRATCH
-        most = min((scan.gpu.shared_bytes - scratch) // bytes_each, TILE // (size + size_out))
-        most = min(most, max(warp_groups * lanes * 2 * FEWEST, elements // TILES)) // warp_groups
-        for row_groups in range(lanes // width, lanes // width * 7 // 8, -1):
-            highest = most // (row_groups * width)
-            for rows in range(highest, highest * 2 // 3, -1):
-                if row_groups * rows * width % (PACK // min(size, size_out)) or rows < min(FEWEST, warps):
-                    continue
-                steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
-                conflicts = _conflicts(rows * width % 256, width, size)
-                cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
-                cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
-                stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
-                cost += PART_STATE_COST * stored / max(1, LANES * look_back_warps // width)
-                if cost < best:
-                    nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
-                    best, cut = cost, _Cut(warp_groups, warps, warp_groups * row_groups, rows, nbytes)
-    return cut
+    lanes = LANES * warps  # of a warp group
+    scratch = STATE_SLOTS * warp_groups * lanes * scan.op.running_bytes + SCRATCH
+    most = min((scan.gpu.shared_bytes - scratch) // bytes_each, TILE // (size + size_out))
+    most = min(most, max(warp_groups * lanes * 2 * FEWEST, elements // TILES)) // warp_groups
+    for row_groups in range(lanes // width, lanes // width * 7 // 8, -1):
+        highest = most // (row_groups * width)
+        for rows in range(highest, highest * 2 // 3, -1):
+            if row_groups * rows * width % (PACK // min(size, size_out)) or rows < min(FEWEST, warps):
+                continue
+            steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
+            conflicts = _conflicts(rows * width % 256, width, size)
+            cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
+            cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
+            stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
+            cost += PART_STATE_COST * stored / max(1, LANES * look_back_warps // width)
+            nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
+            yield Cut(warp_groups, warps, look_back_warps, warp_groups * row_groups, rows, nbytes, cost)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -255,3 +211,82 @@ def _conflicts(distance: int, width: int, size: int) -> float:
             words.add(group * LANES**3 + (group * distance + column) * size // 4)  # groups have words of their own
         worst.append(most_in_a_bank(words, each))
     return sum(worst) / len(worst)
+
+
+# ---- tiles of the blocks of a cluster
+
+BLOCKS = 2  # of a cluster: of four, sums of float32 down (n, 100), (n, 65) 0.86, 0.81 of a copy, and of two 0.92, 0.88
+LEAST_SHARED_BYTES = 227 << 10  # of a block: with less, tiles are too small to pay
+# Columns. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as contiguous columns (or in strips) and by clusters: sums
+# of float32 down (n, 8), (n, 10), (n, 12), (n, 65), (n, 128) 0.93, 0.88, 0.94, 0.87, 0.88 and 0.93, 0.79, 0.97, 0.93,
+# 0.96, but (n, 129), (n, 160) 0.81, 0.93 and 0.77, 0.91; of float64, whose sums are pairs, down (n, 12), (n, 16), (n,
+# 65) 0.85, 0.89, 0.67 and 0.79, 0.92, 0.85; of int64 down (n, 8), (n, 12), (n, 100) 0.98, 0.92, 0.89 and 0.95, 0.96,
+# 0.94, (n, 128) in strips 0.98.
+NARROWEST = 12
+NARROWEST_OF_PAIRS, WIDEST_OF_EIGHTS = 16, 127  # of eight bytes those whose states are no pairs
+# At least. Of 64, 256, 1024 MiB sums down (n, 16) 0.65, 0.84, 0.91 as contiguous columns and 0.59, 0.86, 0.97.
+LEAST_TILES = 2000
+# Warp groups, and warps of each. Sums wait for their arithmetic, so that few lanes should idle: down (n, 70), (n, 113)
+# two of six 0.79, 0.80, two of seven 0.96, 0.75, two of eight 0.95, 0.94. Others, which do not, by columns: those of
+# float64 down (n, 65) two of six 0.76, one of twelve 0.85, down (n, 33) 0.87 and 0.82.
+GROUPS_OF_SUMS = (2, 6), (2, 7), (2, 8)
+GROUPS_OF_WORDS = (96, (2, 6)), (112, (2, 7)), (128, (2, 8))
+GROUPS_OF_EIGHTS = (64, (2, 6)), (128, (1, 12))
+CLUSTER_STAGES, RADIX = 3, 8
+REGISTERS = 65536 // 4  # of each quarter of a processor, which has every fourth warp
+OTHER_REGISTERS = 50  # of a lane, besides the rows that it holds, of extremes of four bytes
+# Of a lane's registers those that hold rows: with more rows of other operators they spill.
+REGISTER_SHARE, REGISTER_SHARE_OF_PAIRS = 7 / 16, 3 / 8
+# What of a copy is lost, about, where tiles are as small as this many bytes, in proportion; where lanes idle; by a warp
+# more; and where a warp group's share begins within a line of memory, by how it is aligned: sums down (n, 100) by two
+# warp groups of seven warps, of 44, 42, 45, 41 rows a lane 0.92, 0.90, 0.90, 0.89.
+LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
+MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
+
+
+def _by_clusters(scan: Scan, lead: int) -> Plan | None:
+    """Where it pays, of a GPU that has clusters."""
+    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
+        return None
+    op, width = scan.op, scan.columns.size
+    back = -(-width // (BLOCKS * LANES))  # warps that look back
+    by_columns = GROUPS_OF_WORDS if scan.sizes[0] == 4 else GROUPS_OF_EIGHTS
+    shapes = GROUPS_OF_SUMS if adds_floats(op) else (next(shape for most, shape in by_columns if width <= most),)
+    cuts = (cut for shape in shapes if LANES * shape[1] >= width for cut in _cluster_cuts(scan, *shape, back))
+    cut = min(cuts, key=lambda cut: cut.cost, default=None)
+    if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
+        return None
+    shape = (cut.warp_groups, cut.warps, back, scan.exclusive, RADIX, cut.rows, BLOCKS)
+    kernel = f"scan_cluster_tiles<{named('ClusterColumnScan', op.type, op.emits, *shape)}>"
+    return _launch(scan, lead, kernel, cut, RADIX, BLOCKS * back * LANES * published_bytes(op), blocks=BLOCKS)
+
+
+def _suits_clusters(scan: Scan) -> bool:
+    """True of one plane, and elements, states and columns for which it pays."""
+    op, size, is_pair = scan.op, scan.sizes[0], adds_pairs(scan.op)
+    least = NARROWEST_OF_PAIRS if is_pair else NARROWEST
+    most = WIDEST_OF_EIGHTS if size == 8 and not is_pair else WIDEST
+    is_small = op.state_bytes <= (16 if is_pair and size == 8 else size) or adds_floats(op)
+    is_one = scan.plane_count == 1 and size == op.out_bytes and size in (4, 8)
+    return is_one and is_small and least <= scan.columns.size <= most
+
+
+def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
+    """By rows of a lane, each with what is lost."""
+    op, size, width = scan.op, scan.sizes[0], scan.columns.size
+    all_warps, each = warp_groups * warps + WRITE_DELAY * look_back_warps, LANES * warps // width
+    message = 8 * -(-op.state_bytes // 4)  # bytes of a state that a block sends to another
+    messages = 8 * RING_SLOTS + STATE_SLOTS * (BLOCKS - 1) * look_back_warps * LANES * 2 * message
+    scratch = SCRATCH + STATE_SLOTS * warp_groups * warps * LANES * max(8, op.state_bytes) + messages
+    row = warp_groups * each * width * size
+    registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8
+    share_of_rows = REGISTER_SHARE_OF_PAIRS if adds_pairs(op) else REGISTER_SHARE
+    row_registers = registers - OTHER_REGISTERS if op.state_bytes <= 4 else int(registers * share_of_rows)
+    most = min(row_registers * 4 // size, (scan.gpu.shared_bytes - scratch) // (CLUSTER_STAGES * row))
+    worse = IDLE_COST * (1 - each * width / (LANES * warps)) + WARP_COST * warps
+    for rows in range(1, most + 1):
+        share = rows * row // warp_groups
+        if share % PACK == 0:
+            cost = SMALL_TILE_COST * LARGE_TILE / (rows * row) + MISALIGNED_COST[math.gcd(share, LINE)] + worse
+            nbytes = CLUSTER_STAGES * rows * row + scratch
+            yield Cut(warp_groups, warps, look_back_warps, warp_groups * each, rows, nbytes, cost)

@@ -1,29 +1,20 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
 Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
-lie side by side are scanned in strips of columns (scan_columns.py), many of those by a warp each
-(scan_serial_columns.py); where columns are few and fill memory, in stretches of it (scan_contiguous_columns.py), by
-clusters of blocks where a GPU has them (scan_cluster_columns.py). Short lines are taken whole by a lane, a thread or a
-sub-warp (scan_small_lines.py), other lines by a thread or a warp each, or by several. Every kernel that takes a scan
-gives its plan; of these the one is used that is predicted to take least time (scan_costs.py), by shapes, dtypes and the
-GPU's properties.
+lie side by side are scanned in strips of columns, many of those by a warp each (scan_columns.py); where columns are few
+and fill memory, in stretches of it, by clusters of blocks where a GPU has them (scan_contiguous_columns.py). Short ones
+are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), others by a thread or a warp each, or several.
+Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least time
+(scan_costs.py), by shapes, dtypes and the GPU's properties.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from ..errors import ArgumentError, message
-from . import (
-    scan_cluster_columns,
-    scan_columns,
-    scan_contiguous_columns,
-    scan_costs,
-    scan_serial_columns,
-    scan_small_lines,
-)
+from . import scan_columns, scan_contiguous_columns, scan_costs, scan_small_lines
 from .scan_task import (
     LANES,
     METHODS,
@@ -39,21 +30,24 @@ from .scan_task import (
     Plan,
     Scan,
     Step,
-    tile_state_bytes,
-    tile_states,
+    check_method,
+    in_tiles,
+    named,
     words,
 )
-from .task import flag
 
-# (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of float32
-# of 4 MiB 13, 16, 18, of 64 MiB 44, 47, 47, along (8192, 2048) 42, 44, 51, along [:, 1:-1] of (2048, 8194) 49, 52, 56,
-# of float16 so 78, 95, 136; but of 256 MiB of float64 160 with the first and 154 with the last.
+# Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
+# float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
 SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
 # Results that are wider than elements leave room for larger tiles, which are better where there are many rounds of
 # them: argmin of float32 with 16 and 11 131 us of 256 MiB, 45 of 64, with 20 and 5 152 and 47.
 LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 8, 16
 # Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
 LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
+# Of any and all, any of float32 of 4 GiB with 4 and 56, 6 and 37, 8 and 28, 24 and 9: 1.06, 1.08, 1.06, 1.04 of a copy;
+# as other scans 0.85.
+ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
+ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 
 MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
@@ -66,11 +60,14 @@ ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
 SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
-# (warps, packs a lane), the first that fits. H200, CUDA 13.0, 4 GiB, 2026-11, any of float32 with 4 and 56, 6 and 37, 8
-# and 28, 16 and 14, 24 and 9: 1.06, 1.08, 1.06, 1.05 and 1.04 of a copy (1.11 is what such a copy has); as other
-# scans 0.85.
-ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
-ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
+WITHOUT_POSITIONS = (  # planners of kernels that tell no positions
+    scan_small_lines.lane_lines,
+    scan_small_lines.small_lines,
+    scan_small_lines.subwarp_lines,
+    scan_contiguous_columns.plan,
+    scan_columns.serial_plan,
+    scan_columns.plan,
+)
 
 
 def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu, method: str = SINGLE_PASS) -> Plan:
@@ -83,39 +80,20 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
     if method in METHODS:
         return _by_lines(Scan(op, arrays, exclusive, reverse, gpu), _lanes_of(arrays))
     kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
-    if method not in kernels:
-        expected = " or ".join(map(repr, (*METHODS, *kernels)))
-        raise ArgumentError(message("scan", f"method {method!r}", expected, "Leave it out."))
-    return kernels[method]
+    return kernels[check_method(method, (*METHODS, *kernels))]
 
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
     """The plans of all kernels that take a scan, of each kernel one."""
-    return [plan for plan in _plans(Scan(op, arrays, exclusive, reverse, gpu)) if plan]
-
-
-def _plans(scan: Scan) -> Iterator[Plan | None]:
-    """Every kernel's plan, None of those that do not take such a scan."""
-    op, arrays = scan.op, scan.arrays
+    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if arrays.index_step > 0 else None
         if counted or not op.indexed:
-            yield from _without_positions(replace(scan, op=counted or op))
-        yield scan_small_lines.thread_columns(scan)
-        yield _in_rows(scan)
-    for lanes in sorted({1, _lanes_of(arrays)}):
-        yield _by_lines(scan, lanes)
-
-
-def _without_positions(scan: Scan) -> Iterator[Plan | None]:
-    """By the kernels that tell no positions."""
-    yield scan_small_lines.lane_lines(scan)
-    yield scan_small_lines.small_lines(scan)
-    yield _any_all(scan)
-    yield scan_small_lines.subwarp_lines(scan)
-    yield scan_cluster_columns.plan(scan) or scan_contiguous_columns.plan(scan)
-    yield scan_serial_columns.plan(scan)
-    yield scan_columns.plan(scan)
+            without = replace(scan, op=counted or op)
+            found = [make(without) for make in (*WITHOUT_POSITIONS, _any_all)]
+        found += [scan_small_lines.thread_columns(scan), _in_rows(scan)]
+    found += [_by_lines(scan, lanes) for lanes in sorted({1, _lanes_of(arrays)})]
+    return [plan for plan in found if plan]
 
 
 def _any_all(scan: Scan) -> Plan | None:
@@ -123,42 +101,45 @@ def _any_all(scan: Scan) -> Plan | None:
     op, arrays = scan.op, scan.arrays
     if not op.type.startswith(("Any<", "All<")) or len(scan.sizes) > 2 or scan.exclusive or scan.reverse:
         return None
-    if arrays.lines > 1 or not arrays.is_along_memory or not all(map(scan.is_contiguous, range(2))):
+    if arrays.lines > 1 or not arrays.is_along_memory or not scan.lies_in_packs or op.out_bytes != 1:
         return None
-    (size,), (phase, lead) = op.itemsizes, arrays.phases
-    if not scan.lies_in_packs or op.out_bytes != 1 or lead * size % PACK != phase:
+    lead = scan.lead_at(arrays.phases)
+    if lead is None or not all(map(scan.is_contiguous, range(2))):
         return None
     for warps, run in ANY_ALL_SHAPES:
         tile = LANES * warps * run * PACK
         nbytes = ANY_ALL_STAGES * tile + 8 * STATE_SLOTS * warps + 8 * RING_SLOTS + 16
         if nbytes <= scan.gpu.shared_bytes:
-            tiles = -(-(scan.length + lead) // (tile // size))
-            kind = f"AnyAllScan<{op.type}, {warps}, {run}>"
-            return _in_tiles(scan, kind, tiles, warps, nbytes, words(scan, tiles=tiles, lead=lead))
+            tiles = -(-(scan.length + lead) // (tile // scan.sizes[0]))
+            members = words(scan, tiles=tiles, lead=lead)
+            return _tiles_of_lines(scan, named("AnyAllScan", op.type, warps, run), tiles, warps, nbytes, members)
     return None
 
 
 def _in_rows(scan: Scan) -> Plan | None:
     """In tiles, where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all
     arrays, are copied unit by unit."""
-    op, arrays, lines = scan.op, scan.arrays, scan.arrays.lines
-    if not arrays.is_along_memory:
+    op, arrays = scan.op, scan.arrays
+    if not arrays.is_along_memory or not scan.lies_in_packs:
         return None
     contiguous = [scan.is_contiguous(i) for i in range(len(scan.sizes))]
-    pairs = list(zip(scan.sizes, arrays.phases, strict=True))
-    leads = range(PACK) if all(contiguous) else ()
-    lead = next((n for n in leads if all(n * size % PACK == phase for size, phase in pairs)), None)
-    strided = lead is None
-    if lead is None:
-        lead = arrays.phases[-1] // op.out_bytes if contiguous[-1] else 0
-    rows = _fitting(scan)
-    if rows is None:
-        return None
-    tiles = -(-(lines * scan.length + lead) // rows.elements)
-    flags = ", ".join(flag(x) for x in (lines > 1, strided, scan.exclusive, scan.reverse))
+    aligned = scan.lead_at(arrays.phases) if all(contiguous) else None
+    strided, lead = aligned is None, aligned or 0
+    if strided and contiguous[-1]:
+        lead = arrays.phases[-1] // op.out_bytes
     units = [_copy_unit(scan, i, lead) for i in range(len(scan.sizes))]
     if contiguous[-1]:
         units[-1] = 0
+    for warps, run in _row_shapes(scan):
+        share = LANES * run * (PACK // scan.widest)
+        kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
+        scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
+        nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
+        if nbytes <= scan.gpu.shared_bytes:
+            break
+    else:
+        return None
+    tiles = -(-(arrays.lines * scan.length + lead) // (warps * share))
     members = words(
         scan,
         tiles=tiles,
@@ -168,17 +149,30 @@ def _in_rows(scan: Scan) -> Plan | None:
         step_index=arrays.index_step,
         walk=scan.line_dims,
     )
-    name = f"RowScan<{op.type}, {op.emits}, {rows.warps}, {rows.run}, {flags}>"
-    cost = "RowScan, strided" if strided else ""
-    return _in_tiles(scan, name, tiles, rows.warps, rows.shared_bytes, members, cost)
+    shape = (warps, run, arrays.lines > 1, strided, scan.exclusive, scan.reverse)
+    found = _tiles_of_lines(scan, named("RowScan", op.type, op.emits, *shape), tiles, warps, nbytes, members)
+    return replace(found, cost="RowScan, strided") if strided else found
 
 
-def _in_tiles(scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, cost: str = "") -> Plan:
-    """Of lines that kernels walk in either direction."""
-    threads = LANES * (warps + WRITE_DELAY)
-    step = Step(f"scan_tiles<{kind}>", min(tiles, scan.gpu.processors), threads, nbytes)
-    scratch = tile_states(tiles) * tile_state_bytes(scan.op.state_bytes) + 16
-    return Plan((step,), members, scratch, True, (0,) * len(scan.sizes), cost=cost)
+def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
+    """Those that pay."""
+    op, elements = scan.op, math.prod(scan.arrays.shape)
+    if op.state_bytes <= SMALL_STATE_BYTES and not op.type.startswith("Segmented<"):
+        per_round = scan.gpu.processors * LANES * PACK // scan.widest
+        yield from ((warps, run) for warps, run in LARGE_SHAPES if elements >= ROUNDS * per_round * warps * run)
+    yield from SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE
+
+
+def tile_states(tiles: int) -> int:
+    """Published states: of every tile, every 16th and every 128th."""
+    return tiles + tiles // 16 + tiles // 128
+
+
+def _tiles_of_lines(scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes) -> Plan:
+    """By blocks of which a warp looks back for all lines."""
+    published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
+    blocks = min(tiles, scan.gpu.processors)
+    return in_tiles(scan, f"scan_tiles<{kind}>", blocks, warps + WRITE_DELAY, nbytes, published, members)
 
 
 def _copy_unit(scan: Scan, operand: int, lead: int) -> int:
@@ -204,41 +198,14 @@ def _by_lines(scan: Scan, lanes: int) -> Plan:
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
     batch = min(WARP_BATCH, batch) if lanes > 1 else scan_small_lines.rows_per_batch(op, length, batch, HEAVY_BATCH)
     blocks = -(-lines * splits * lanes // THREADS)
-    shape = f"{THREADS}, {batch}, {lanes}"
-    name = f"scan_lines<{op.type}, {op.emits}, {shape}, {flag(splits > 1)}, {flag(scan.exclusive)}>"
-    launches = [Step(name, blocks, THREADS)]
+    shape = (THREADS, batch, lanes)
+    launches = [Step(named("scan_lines", op.type, op.emits, *shape, splits > 1, scan.exclusive), blocks, THREADS)]
     if splits > 1:
-        fold = Step(f"scan_fold_parts<{op.type}, {shape}>", blocks, THREADS)
-        launches = [fold, Step(f"scan_parts<{op.type}, {THREADS}>", -(-lines * LANES // THREADS), THREADS), *launches]
+        fold = Step(named("scan_fold_parts", op.type, *shape), blocks, THREADS)
+        parts = Step(named("scan_parts", op.type, THREADS), -(-lines * LANES // THREADS), THREADS)
+        launches = [fold, parts, *launches]
     members = words(scan, tiles=splits, steps=scan.steps, step_index=scan.arrays.index_step, walk=scan.line_dims)
     scratch = lines * splits * op.state_bytes if splits > 1 else 0
     chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)
     cost = f"{launches[0].kernel.partition('<')[0]}, by warps" if lanes > 1 else ""
     return Plan(tuple(launches), members, scratch, False, scan.starts, chain, cost)
-
-
-@dataclass(frozen=True)
-class Rows:
-    """The single pass over lines that lie one after another."""
-
-    warps: int
-    run: int
-    elements: int  # of a tile
-    shared_bytes: int
-
-
-def _fitting(scan: Scan) -> Rows | None:
-    """The first tiles that fit into shared memory, and pay; None where elements are not of 1 to 16 bytes."""
-    if not scan.lies_in_packs:
-        return None
-    op, elements = scan.op, math.prod(scan.arrays.shape)
-    large = LARGE_SHAPES if op.state_bytes <= SMALL_STATE_BYTES and not op.type.startswith("Segmented<") else ()
-    for warps, run in (*large, *(SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE)):
-        share = LANES * run * (PACK // scan.widest)
-        kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
-        scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
-        nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
-        pays = (warps, run) not in large or elements >= ROUNDS * scan.gpu.processors * warps * share
-        if pays and nbytes <= scan.gpu.shared_bytes:
-            return Rows(warps, run, warps * share, nbytes)
-    return None

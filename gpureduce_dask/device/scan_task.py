@@ -14,17 +14,19 @@ from ..errors import ArgumentError, message
 from . import scan_cost_tables
 from .layout import Dim
 from .scan_cost_tables import Costs
-from .task import div_words, packed, walk_words
+from .task import div_words, flag, packed, walk_words
 
 SINGLE_PASS = "look-back"
 METHODS = (SINGLE_PASS, "reduce-then-scan")
 
 LANES, PACK = 32, 16  # of a warp; bytes that are copied together
+TICKET = 16  # bytes of scratch
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 STATE_SLOTS = WRITE_DELAY + 1
 ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciprocal_table.cuh)
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
+ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
 # Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
 _COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
@@ -87,34 +89,25 @@ class Operands:
 
     def alignment(self, operand: int) -> int:
         """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
-        return math.gcd(PACK, self.phases[operand], *(strides[operand] for _, strides in self._merged(self._others)))
+        dims = zip(self.shape, self.strides[operand], strict=True)
+        others = (stride for i, (n, stride) in enumerate(dims) if n > 1 and i != self.axis)
+        return math.gcd(PACK, self.phases[operand], *others)
 
     def line_dims(self) -> tuple[Dim, ...]:
         """Where lines begin."""
-        return self.dims(self._others)
+        return self.dims(i for i in range(len(self.shape)) if i != self.axis)
 
     def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
         """Some axes, those that continue each other merged."""
-        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1]) for n, s in self._merged(axes))
-
-    def flags(self) -> tuple[Dim, ...]:
-        """Where lines begin in a third operand."""
-        return tuple(Dim(n, s[2]) for n, s in self._merged(self._others)) if len(self.strides) > 3 else ()
-
-    @property
-    def _others(self) -> Iterable[int]:
-        return (i for i in range(len(self.shape)) if i != self.axis)
-
-    def _merged(self, axes: Iterable[int]) -> list[tuple[int, tuple[int, ...]]]:
-        dims: list[tuple[int, tuple[int, ...]]] = []
+        merged: list[tuple[int, tuple[int, ...]]] = []
         for i in axes:
             count, steps = self.shape[i], tuple(s[i] for s in self.strides)
             if count == 1:
                 continue
-            if dims and dims[-1][1] == tuple(count * s for s in steps):
-                count *= dims.pop()[0]
-            dims.append((count, steps))
-        return dims
+            if merged and merged[-1][1] == tuple(count * s for s in steps):
+                count *= merged.pop()[0]
+            merged.append((count, steps))
+        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1], s[2:-1]) for n, s in merged)
 
 
 @dataclass(frozen=True)
@@ -151,6 +144,12 @@ class Scan:
     def lies_in_packs(self) -> bool:
         """True where a pack is a whole number of elements of each array."""
         return not any(n > PACK or n & (n - 1) for n in self.sizes)
+
+    def lead_at(self, phases: Sequence[int]) -> int | None:
+        """Elements that lack before addresses, modulo 16, of each array, so that packs are aligned there; None where no
+        number suits all arrays."""
+        pairs = list(zip(self.sizes, phases, strict=True))
+        return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
 
     @property
     def length(self) -> int:
@@ -247,11 +246,23 @@ class Plan:
     waste: float = 1.0  # times the bytes of elements and results that it takes the time of
 
 
-def check_method(method: str) -> str:
+def check_method(method: str, known: Sequence[str] = METHODS) -> str:
     """The method, where there is one of that name."""
-    if method not in METHODS:
-        raise ArgumentError(message("scan", f"method {method!r}", " or ".join(map(repr, METHODS)), "Leave it out."))
+    if method not in known:
+        raise ArgumentError(message("scan", f"method {method!r}", " or ".join(map(repr, known)), "Leave it out."))
     return method
+
+
+def named(kernel: str, *arguments: str | int) -> str:
+    """A name expression: a kernel, or what is done with tiles, and its template arguments."""
+    return f"{kernel}<{', '.join(flag(x) if isinstance(x, bool) else str(x) for x in arguments)}>"
+
+
+def in_tiles(scan: Scan, kernel: str, blocks: int, warps: int, nbytes: int, published: int, members: bytes) -> Plan:
+    """One launch of blocks that take tiles one after another and walk lines in either direction. ``nbytes``: of shared
+    memory. ``published``: bytes of what tiles publish."""
+    step = Step(kernel, blocks, LANES * warps, nbytes)
+    return Plan((step,), members, published + TICKET, True, (0,) * len(scan.sizes))
 
 
 def most_in_a_bank(words: Iterable[int], together: int = 1) -> int:
@@ -270,16 +281,6 @@ def adds_pairs(op: Operator) -> bool:
     return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
 
 
-def tile_state_bytes(state: int) -> int:
-    """Of a state as tiles publish it (kernels/scan/tile_state.cuh)."""
-    return 128 * -(-state // 64)
-
-
-def tile_states(tiles: int) -> int:
-    """Published states: of every tile, every 16th and every 128th."""
-    return tiles + tiles // 16 + tiles // 128
-
-
 def published_bytes(op: Operator, joined: bool = False) -> int:
     """Of a column's state as tiles publish it (kernels/scan/chained_look_back.cuh); ``joined``: of lines one after
     another, with whether one began."""
@@ -290,6 +291,12 @@ def published_bytes(op: Operator, joined: bool = False) -> int:
     if adds_floats(op) or adds_pairs(op):
         return op.state_bytes
     return 8 if op.state_bytes <= 4 else 16 * -(-op.state_bytes // 8)
+
+
+def radix_of(published: int, shares_lanes: bool = False) -> int:
+    """Of the look-back of columns: tile states, of so many bytes, of a level (kernels/scan/columns.cuh has the same).
+    More where lanes share them, and of large ones, which are folded a few at a time anyhow."""
+    return 16 if published > 16 or (published == 8 and shares_lanes) else 8
 
 
 def chain_tile_states(links: int, radix: int) -> int:
@@ -309,15 +316,9 @@ def words(
     walk: Sequence[Dim] = (),
     by_lines: int = 0,
 ) -> bytes:
-    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh).
-
-    Parameters
-    ----------
-    steps, units : sequence of int
-        Of each array; the first two operands' and the results' are told, and the third's step is that of flags.
-    by_lines : int
-        What is divided by, if not the lines.
-    """
+    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh). ``steps``, ``units``: of each array, of
+    which those of two operands and of results are told, and the third's step, that of flags. ``by_lines``: what is
+    divided by, if not the lines."""
     lines, length = scan.arrays.lines, scan.length
     numbers = [lines * length + lead, lead, lines, length, tiles, parts, steps[2] if len(steps) > 3 else 0, step_index]
     for first, *others, last in (steps, units):
@@ -325,20 +326,18 @@ def words(
     bits = (length - 1).bit_length()
     short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
     divs = div_words(length) + div_words(by_lines or lines)
+    flags = [Dim(dim.size, dim.more[0]) for dim in scan.line_dims if dim.more]  # of a third operand
     return (
         packed(*numbers, *short)
         + struct.pack("2d", *scan.op.option)
-        + packed(*divs, *walk_words(walk), *walk_words(scan.arrays.flags()))
+        + packed(*divs, *walk_words(walk), *walk_words(flags))
     )
 
 
-def strip_words(
-    numbers: Sequence[int], option: tuple[float, float], row_layouts: Sequence[int], planes: Sequence[Dim]
-) -> bytes:
-    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh).
-
-    ``numbers``: from ``length`` to ``step_out``. ``row_layouts``: of two operands, zeros where kernels use none.
-    """
-    length, _, strips, width, _, chains, *_ = numbers
-    divs = [word for n in (chains, strips, width, length) for word in div_words(n)]
-    return packed(*numbers) + struct.pack("2d", *option) + packed(*divs, *row_layouts, *walk_words(planes))
+def strip_words(scan: Scan, numbers: Sequence[int], layouts: Sequence[int] = ()) -> bytes:
+    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh): ``numbers`` are those from ``strips``
+    to ``step_out``, ``layouts`` those of ``RowLayout``, where rows have some."""
+    strips, width, _, chains, *_ = numbers
+    divs = [word for n in (chains, strips, width, scan.length) for word in div_words(n)]
+    rest = (*divs, *layouts, *[0] * (ROW_LAYOUTS - len(layouts)), *walk_words(scan.planes))
+    return packed(scan.length, scan.columns.size, *numbers) + struct.pack("2d", *scan.op.option) + packed(*rest)

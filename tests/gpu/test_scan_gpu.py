@@ -163,9 +163,9 @@ def test_columns_enough_for_all_of_the_gpu(name, dtype, columns):
 )
 def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
     """Those that pairs of blocks take, in a smaller array."""
-    from gpureduce_dask.device import scan_cluster_columns
+    from gpureduce_dask.device import scan_contiguous_columns
 
-    monkeypatch.setattr(scan_cluster_columns, "TILES", 1)
+    monkeypatch.setattr(scan_contiguous_columns, "LEAST_TILES", 1)
     x = make((30_011, columns), dtype, 3)
     bound = OPERATORS[name].bind(x.dtype)
     carry = host_reduce.reduce((make((1, columns), dtype, 7),), bound, (0,))
@@ -194,9 +194,9 @@ def test_columns_of_many_tiles(name, dtype, columns, monkeypatch):
 )
 def test_elements_that_are_no_numbers(name, shape, axis, dtype, view, monkeypatch):
     """Sums take elements for finite at first."""
-    from gpureduce_dask.device import scan_cluster_columns
+    from gpureduce_dask.device import scan_contiguous_columns
 
-    monkeypatch.setattr(scan_cluster_columns, "TILES", 1)
+    monkeypatch.setattr(scan_contiguous_columns, "LEAST_TILES", 1)
     x = make(shape, dtype, 3)
     lines = np.moveaxis(x, axis, 0).reshape(shape[axis], -1)
     last = shape[axis] - 1

@@ -22,7 +22,7 @@ import gpureduce_dask as gr
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device import scan as device_scan
-from gpureduce_dask.device import scan_cluster_columns, scan_launch
+from gpureduce_dask.device import scan_contiguous_columns, scan_launch
 from gpureduce_dask.device.scan_task import METHODS
 from gpureduce_dask.history import STEPS, Step
 from gpureduce_dask.operators.table import OPERATORS
@@ -52,7 +52,7 @@ def main(part: str = "1/1", how: str = "") -> None:
         compiler.OPTIONS = (*compiler.OPTIONS, "-DGR_CHECKED")
         whole, barriers = scan_launch.gpu(0), 1024  # bytes of them, beside what a plan asks for
         scan_launch.gpu = lambda _: replace(whole, shared_bytes=whole.shared_bytes - barriers)
-        scan_cluster_columns.LEAST_SHARED_BYTES -= barriers
+        scan_contiguous_columns.LEAST_SHARED_BYTES -= barriers
 
     cp.cuda.set_allocator(None)  # memory from a pool has no end that a tool could see
     first, parts = map(int, part.split("/"))
@@ -179,7 +179,7 @@ def _allies(op: str, dtype: str, width: int) -> None:
     """By pairs of blocks, which take arrays of many tiles (cluster_columns.cuh)."""
     import cupy as cp
 
-    with mock.patch.object(scan_cluster_columns, "TILES", 1):
+    with mock.patch.object(scan_contiguous_columns, "LEAST_TILES", 1):
         chunk = cp.asarray(make((20_011, width), dtype))
         bound = OPERATORS[op].bind(chunk.dtype)
         _, carry = device_scan.scan((chunk,), bound, 0)

@@ -10,12 +10,10 @@ import numpy as np
 
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device import (
-    scan_cluster_columns,
     scan_columns,
     scan_contiguous_columns,
     scan_costs,
     scan_plans,
-    scan_serial_columns,
     scan_small_lines,
     scan_task,
     sources,
@@ -30,7 +28,7 @@ from . import Kernels, Unit
 
 LIMIT = 12 * 1024  # of shared memory: tiles of a few hundred elements
 PROCESSORS = 3
-GROUPS = ((2, 2), (2, 1), (1, 2), (1, 1))
+GROUPS = (((2, 2),), ((2, 1),), ((1, 2),), ((1, 1),))
 # Kernels in the order in which they are tried, with the fewest lines of those that are for many, and the longest.
 ORDER = {
     "LaneLineScan": (200, 1 << 60),
@@ -135,14 +133,16 @@ class Call:
         with (
             mock.patch.multiple(
                 scan_columns,
-                SHORTEST=8,
                 FEW_CHAINS=3,
                 TILES=8,
                 WARPS=(16, 10, 8, 6, 4),
                 MANY_IN_SEGMENTS=256,
+                SHORTEST_ALONE=100,
+                WARPS_ALONE={1: 1.0},
+                PROCESSORS=1,
+                FEWEST_ALONE=2,
             ),
             mock.patch.object(scan_costs, "least", first),
-            mock.patch.multiple(scan_serial_columns, SHORTEST=100, WARPS={1: 1.0}, PROCESSORS=1, FEWEST=2),
             mock.patch.multiple(
                 scan_small_lines,
                 RESIDENT=1,
@@ -166,14 +166,11 @@ class Call:
                 PLANE_TILES=2,
                 GROUPS=GROUPS,
                 FEWEST=3,
-            ),
-            mock.patch.multiple(
-                scan_cluster_columns,
                 LEAST_SHARED_BYTES=0,
                 NARROWEST=43,
-                TILES=1,
+                LEAST_TILES=1,
                 GROUPS_OF_SUMS=((1, 2), (1, 4)),
-                GROUPS=((64, (1, 2)), (128, (1, 4))),
+                GROUPS_OF_WORDS=((64, (1, 2)), (128, (1, 4))),
                 GROUPS_OF_EIGHTS=((64, (1, 2)), (128, (1, 4))),
             ),
         ):
