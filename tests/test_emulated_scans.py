@@ -436,7 +436,7 @@ CALLS |= {
     "counted in contiguous columns": counted("argmax", "u1", (700, 7), 0, "ContiguousColumnScan", view=rising),
     "counted in planes of columns": counted("nanargmin", "f4", (40, 70, 3), 1, "ContiguousColumnScan"),
     "counted in small planes": counted("argmax", "f8", (450, 7, 5), 1, "SmallLineScan"),
-    "counted in lines by lanes": counted("argmin", "i2", (701, 9), 1, "LaneLineScan", exclusive=True),
+    "counted in lines by lanes": counted("argmin", "i2", (701, 9), 1, "SmallLineScan, dense", exclusive=True),
     "counted in lines by sub-warps": counted("argmax", "f4", (400, 43), 1, "SubwarpLineScan, single"),
     "complex maxima in columns": counted("max", "c8", (200, 40), 0, "StripScan"),
     "complex minima by sub-warps": counted("nanmin", "c16", (90, 37), 1, "SubwarpLineScan, single"),

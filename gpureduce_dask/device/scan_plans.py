@@ -109,7 +109,7 @@ def _plans(scan: Scan) -> Iterator[Plan | None]:
 
 def _without_positions(scan: Scan) -> Iterator[Plan | None]:
     """By the kernels that tell no positions."""
-    yield scan_small_lines.lane_lines(scan)
+    yield scan_small_lines.dense_lines(scan)
     yield scan_small_lines.small_lines(scan)
     yield _any_all(scan)
     yield scan_small_lines.subwarp_lines(scan)

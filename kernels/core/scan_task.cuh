@@ -72,20 +72,24 @@ struct Strips : ScanArrays {
 struct PlaneLayout {
     i64 gap;          // bytes in memory from a plane to the next
     i64 bytes, back;  // that a plane spans; from its lowest byte to its first element in the order of the scan
+    i64 low;          // the lowest byte that the array owns, relative to its first plane's first element
     i64 pitch;        // bytes in shared memory from a plane to the next; 0: planes lie there as they do in memory
     i64 share;        // bytes of shared memory for the planes of a share; 0: results take the place of elements
     i64 step;         // bytes from one element of a line to the next, in the order of the scan
-    i64 row, column;  // bytes from one line to the next
+    i64 row, column;  // bytes from one run of lines to the next
 };
 
 // A scan of short lines, of which whole planes are copied into shared memory.
 struct SmallLines : ScanArrays {
     u64 tiles;            // shares: planes that a warp takes together
-    u64 length;           // elements of a line
-    u64 planes, most;     // of a run, in which they follow one another by one step; of a share
-    u64 rows, columns;    // of lines in a plane
-    PlaneLayout in, results;
+    u64 lines, length;    // length: elements of a line
+    u64 together;         // lines one after another that a lane takes as a run; in a plane there are rows and columns of such runs
+    u64 part;             // elements of a line that each lane of a sub-warp takes
+    u64 planes, most;     // of a sequence, in which they follow one another by one gap; of a share
+    u64 rows, columns;
+    u64 per_plane, per_row;  // 2^32 over the runs of a plane, and of a row, rounded up
+    PlaneLayout a_planes, b_planes, results;
     f64 option[2];
-    Div by_shares;        // of a run
-    Walk run;             // where runs begin in the operand and, in bytes, in the results
+    Div by_shares;        // of a sequence
+    Walk sequence;        // where sequences begin in the operands and, in bytes, in the results
 };

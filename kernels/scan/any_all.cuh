@@ -48,8 +48,8 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     GR_HD Pack<In, V> pack_at(u32 stage, u32 pack) const { return take_pack<In, V>(share(stage) + pack * 16); }
 
     GR_HD void fetch(const TileLocation& location, u32 stage) const {
-        fetch_packs<elements, sizeof(In)>(share(stage), task.a - (i64)task.lead * sizeof(In), share_of(location.tile),
-                                          (i64)task.lead, (i64)task.positions);
+        const i64 first = share_of(location.tile), low = (i64)task.lead - first, high = (i64)task.positions - first, size = sizeof(In);
+        fetch_packs<32, Run>(share(stage), task.a - low * size, lane, bytes, low * size, high * size);
     }
 
     typedef u32 PendingState;  // elements of the warp's share before the first that decides

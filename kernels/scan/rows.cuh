@@ -75,10 +75,11 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
-        const u8* a = task.a - low * Share::size_a;
-        fetch_packs<Share::elements, Share::size_a>(share_a(stage), a, first, low, high);
+        fetch_packs<32, Run>(share_a(stage), task.a + (first - low) * Share::size_a, lane, Share::bytes_a,
+                             (low - first) * Share::size_a, (high - first) * Share::size_a);
         if constexpr (Share::size_b > 0)
-            fetch_packs<Share::elements, Share::size_b>(share_b(stage), task.b - low * Share::size_b, first, low, high);
+            fetch_packs<32, Run>(share_b(stage), task.b + (first - low) * Share::size_b, lane, Share::bytes_b,
+                                 (low - first) * Share::size_b, (high - first) * Share::size_b);
     }
     // The first element of a share in the order of the scan.
     GR_HD In first_element(u32 stage) const { return ((const In*)share_a(stage))[Reverse ? Share::elements - 1 : 0]; }
@@ -91,12 +92,13 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         }
     }
     GR_HD void drain(u64 tile, u32 stage) const {
-        const i64 low = (i64)task.lead;
+        const i64 first = share_of(tile);
         if (Strided && task.unit_out)
-            return drain_units<Share::elements, Share::size_out>(task, task.unit_out, results(stage), (u8*)task.out,
-                                                                  share_of(tile), {task, share_of(tile)});
-        drain_packs<Share::elements, Share::size_out>(results(stage), (u8*)task.out - low * Share::size_out, share_of(tile),
-                                                      low, (i64)task.positions);
+            return drain_units<Share::elements, Share::size_out>(task, task.unit_out, results(stage), (u8*)task.out, first,
+                                                                  {task, first});
+        const i64 low = (i64)task.lead - first, high = (i64)task.positions - first;  // elements of the share
+        drain_packs<32, Run>(results(stage), (u8*)task.out - low * Share::size_out, lane, Share::bytes_out, low * Share::size_out,
+                             high * Share::size_out);
     }
 
     // True where no line begins or ends in a share, all of whose positions are elements. Found by the tile's number, without a

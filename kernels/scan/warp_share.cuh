@@ -19,49 +19,71 @@ template <class In, class Out, int Run> struct WarpShare {
     static const bool in_place = size_out == size_a;  // a lane's results take the place of its elements
 };
 
-// All lanes of a warp call. Copies elements [first, first + Elements) in packs of 16 bytes, the first of which is aligned: those
-// from `low` to below `high` exist.
-template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
-    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
-    const u8* from = base + first * Size;
-    if (first >= low && first + Elements <= high) {
-#pragma unroll
-        for (int k = 0; k < (packs + 31) / 32; k++)
-            if (packs % 32 == 0 || k * 32 + lane < packs) copy_async(to + (k * 32 + lane) * 16, from + (k * 32 + lane) * 16);
+// So many threads call, with their numbers. Copies packs of 16 bytes, the first of which is aligned, to shared memory: bytes from
+// `low` to below `high`, counted from the first pack's, are in the array, and those behind them become zeros.
+template <int Threads, int Unroll>
+GR_HD void fetch_packs(u8* to, const u8* from, u32 thread, u32 bytes, i64 low, i64 high) {
+    const u32 packs = bytes / 16;
+    if (low <= 0 && high >= bytes) {
+#pragma unroll Unroll
+        for (u32 k = 0; k < (packs + Threads - 1) / Threads; k++) {
+            const u32 at = (k * Threads + thread) * 16;
+            if (packs % Threads == 0 || at < bytes) copy_async(to + at, from + at);
+        }
         return;
     }
 #pragma unroll 1
-    for (int pack = lane; pack < packs; pack += 32) {
-        const i64 at = first + pack * each;
+    for (u32 at = thread * 16; at < bytes; at += Threads * 16) {
         if (at >= low) {
-            const i64 left = (high - at) * Size;
-            copy_async_part(to + pack * 16, from + pack * 16, left > 16 ? 16 : left > 0 ? (u32)left : 0);
+            copy_async_part(to + at, from + at, at + 16 <= high ? 16 : at < high ? (u32)(high - at) : 0);
             continue;
         }
 #pragma unroll 1
-        for (int byte = 0; byte < 16; byte++)
-            if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
+        for (u32 byte = at; byte < at + 16; byte++)
+            if (byte >= low && byte < high) to[byte] = from[byte];
     }
 }
-template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* base, i64 first, i64 low, i64 high) {
-    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
-    u8* to = base + first * Size;
-    if (first >= low && first + Elements <= high) {
-#pragma unroll
-        for (int k = 0; k < (packs + 31) / 32; k++)
-            if (packs % 32 == 0 || k * 32 + lane < packs)
-                __stcs((uint4*)(to + (k * 32 + lane) * 16), *(const uint4*)(from + (k * 32 + lane) * 16));
+// The same out of shared memory.
+template <int Threads, int Unroll>
+GR_HD void drain_packs(const u8* from, u8* to, u32 thread, u32 bytes, i64 low, i64 high) {
+    const u32 packs = bytes / 16;
+    if (low <= 0 && high >= bytes) {
+#pragma unroll Unroll
+        for (u32 k = 0; k < (packs + Threads - 1) / Threads; k++) {
+            const u32 at = (k * Threads + thread) * 16;
+            if (packs % Threads == 0 || at < bytes) __stcs((uint4*)(to + at), *(const uint4*)(from + at));
+        }
         return;
     }
 #pragma unroll 1
-    for (int pack = lane; pack < packs; pack += 32) {
-        const i64 at = first + pack * each;
-        if (at >= low && at + each <= high) __stcs((uint4*)(to + pack * 16), *(const uint4*)(from + pack * 16));
+    for (u32 at = thread * 16; at < bytes; at += Threads * 16) {
+        if (at >= low && at + 16 <= high) __stcs((uint4*)(to + at), *(const uint4*)(from + at));
         else
 #pragma unroll 1
-            for (int byte = 0; byte < 16; byte++)
-                if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
+            for (u32 byte = at; byte < at + 16; byte++)
+                if (byte >= low && byte < high) to[byte] = from[byte];
     }
+}
+
+// All lanes of a warp call. Calls whole(pack) for the packs of 16 bytes from byte `begin` on to below `end`, and for those of which
+// some bytes are, at either end, part(pack, first, last); a pack by its first byte.
+template <class Whole, class Part> GR_HD void for_each_pack(u32 begin, u32 end, Whole whole, Part part) {
+    const u32 lane = threadIdx.x % 32, low = (begin + 15) / 16 * 16, high = end / 16 * 16;
+#pragma unroll 4
+    for (u32 pack = low + lane * 16; pack < high; pack += 512) whole(pack);
+    if (lane == 0 && begin < low) part(low - 16, begin % 16, end < low ? end % 16 : 16);
+    if (lane == 1 && high < end && high >= low) part(high, 0, end % 16);
+}
+// One lane calls. Copies bytes of a pack, from `begin` to below `end`, and those before them too where the array owns them.
+GR_HD void fetch_part(u8* to, const u8* pack, u32 begin, u32 end, bool owned) {
+    if (begin == 0 || owned) return copy_async_part(to, pack, end);
+#pragma unroll 1
+    for (u32 byte = begin; byte < end; byte++) to[byte] = pack[byte];
+}
+template <int Size> GR_HD void drain_part(const u8* from, u8* pack, u32 begin, u32 end) {
+    typedef typename Word<Size>::type W;
+#pragma unroll 1
+    for (u32 byte = begin; byte < end; byte += Size) *(W*)(pack + byte) = *(const W*)(from + byte);
 }
 
 // A pack of V elements in shared memory, read and written by one access.
@@ -123,7 +145,7 @@ template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
 }
 
 // A Work that has nothing to prepare.
-template <int Warps, class ScanTask = Scan> struct ShareWork {
+template <int Warps, class ScanTask> struct ShareWork {
     typedef ScanTask Task;
     static const int warps = Warps;
     GR_HD void prepare() const {}  // all threads of the block call, before all else
