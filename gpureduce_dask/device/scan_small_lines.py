@@ -47,8 +47,9 @@ class PlaneLayout:
     gap: int
     nbytes: int
     back: int
-    low: int  # the lowest byte that the array owns, relative to its first element
-    pitch: int
+    low: int  # bytes that the array owns, relative to its first element
+    high: int
+    pitch: int  # 0: joined
     step: int
     row: int = 0
     column: int = 0
@@ -63,11 +64,13 @@ class PlaneLayout:
 
     def words(self, share: int) -> list[int]:
         """``share``: of shared memory, 0 where results take the place of elements."""
-        place = [self.gap, self.nbytes, self.back, self.low - self.back]
-        return [*place, self.pitch, share, self.step, self.row, self.column]
+        packs = max(1, self.pitch // PACK)
+        owned = [self.low - self.back, self.high - self.back, int(not self.pitch)]
+        rows = [self.gap, self.pitch, self.gap % PACK, 0, *owned, share, LANES // packs, -(-(1 << 16) // packs), 0]
+        return [*rows, self.nbytes, self.back, self.step, self.row, self.column]
 
 
-_NO_PLANES = PlaneLayout(0, 0, 0, 0, 0, 0)
+_NO_PLANES = PlaneLayout(0, 0, 0, 0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,9 @@ class Planes:
 
 def _layout(scan: Scan, k: int, gap: int, nbytes: int, pitch: int, row: int = 0, column: int = 0) -> PlaneLayout:
     """Of planes in an array, of the operands or that of the results."""
-    low, _ = scan.arrays.span(k, scan.sizes[k])
-    return PlaneLayout(gap, nbytes, scan.starts[k], low, pitch, scan.steps[k], row, column)
+    return PlaneLayout(
+        gap, nbytes, scan.starts[k], *scan.arrays.span(k, scan.sizes[k]), pitch, scan.steps[k], row, column
+    )
 
 
 def _plane_pitch(gap: int, nbytes: int, phase: int) -> int:

@@ -1,71 +1,14 @@
 // Scans short lines without anything passing between lanes: a warp copies whole planes of them as they lie in memory, with what lies
 // between their elements, and a lane takes one line at a time, or a run of lines that lie one after another.
 #pragma once
-#include "../core/copy.cuh"
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "column_ops.cuh"
 #include "pack_scan.cuh"
 #include "reciprocal_table.cuh"
+#include "row_staging.cuh"
 #include "scan_state.cuh"
 #include "warp_share.cuh"
-
-// Planes of a share, copied all at once or, where `pitch` is given, each by itself.
-struct StagedPlanes {
-    const PlaneLayout& layout;
-    const u32 count, lacking;  // planes; bytes that the last one lacks
-    const u8* const lowest;    // byte of the first one in memory
-    GR_HD StagedPlanes(const PlaneLayout& planes, const u8* first, u32 many, u32 less)
-        : layout(planes), count(many), lacking(less), lowest(first - planes.back) {}
-    GR_HD u32 phase(u32 plane) const { return ((u32)(u64)lowest + plane * (u32)layout.gap) % 16; }
-    // Where a plane's first element lies in shared memory.
-    GR_HD u32 place(u32 plane) const {
-        return (u32)layout.back + (layout.pitch ? phase(plane) + plane * (u32)layout.pitch : phase(0) + plane * (u32)layout.gap);
-    }
-
-    // All lanes of a warp call. Calls whole(place in shared memory, pack of 16 bytes in memory) for all packs that are of the planes,
-    // and part(place, pack, begin, end) for those of which some bytes are.
-    template <class Whole, class Part> GR_HD void each(Whole whole, Part part) const {
-        const u32 lane = threadIdx.x % 32, bytes = (u32)layout.bytes, pitch = (u32)layout.pitch, first = phase(0);
-        if (pitch == 0) {
-            const u8* const from = lowest - first;
-            for_each_pack(first, first + (count - 1) * (u32)layout.gap + bytes - lacking, [&](u32 at) { whole(at, from + at); },
-                          [&](u32 at, u32 begin, u32 end) { part(at, from + at, begin, end); });
-            return;
-        }
-        const bool even = layout.gap % 16 == 0 && bytes % 16 == 0 && first == 0 && lacking == 0;
-        const u32 packs = even ? bytes / 16 : (bytes + 30) / 16, all = count * packs;
-        const u32 next = 32 / packs, skip = 32 - next * packs;  // from a lane's pack to its next one: planes, and packs
-        u32 plane = lane / packs, pack = lane - plane * packs;
-#pragma unroll 4
-        for (u32 at = lane; at < all; at += 32) {
-            const u8* const from = lowest + (i64)plane * layout.gap + pack * 16;
-            const u32 place = plane * pitch + pack * 16;
-            if (even) {
-                whole(place, from);
-            } else {
-                const u32 before = (u32)(u64)from % 16, begin = pack ? 0 : before;
-                const i32 end = (i32)(before + bytes - (plane + 1 == count ? lacking : 0) - pack * 16);
-                if (begin == 0 && end >= 16) whole(place, from - before);
-                else if (end > (i32)begin) part(place, from - before, begin, end < 16 ? end : 16);
-            }
-            const bool wraps = pack + skip >= packs;
-            plane += next + wraps;
-            pack += skip - (wraps ? packs : 0);
-        }
-    }
-    // All lanes of a warp call. `first`: of the array's first plane the first element.
-    GR_HD void fetch(u8* to, const u8* first) const {
-        each([&](u32 place, const u8* pack) { copy_async(to + place, pack); },
-             [&](u32 place, const u8* pack, u32 begin, u32 end) {
-                 fetch_part(to + place, pack, begin, end, pack >= first + layout.low);
-             });
-    }
-    template <int Size> GR_HD void drain(const u8* from) const {
-        each([&](u32 place, const u8* pack) { __stcs((uint4*)pack, *(const uint4*)(from + place)); },
-             [&](u32 place, const u8* pack, u32 begin, u32 end) { drain_part<Size>(from + place, (u8*)pack, begin, end); });
-    }
-};
 
 // Lines on their way through shared memory. Runs of lines begin at multiples of V elements, and have as many. Reverse: lines that lie
 // one after another are scanned from the last one's end on.
@@ -76,21 +19,20 @@ template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struc
     static const int N = V > 1 ? V : 4;  // elements that are taken at once while their line goes on
     const SmallLines& task;
     const u32 lane, length;
-    u8* const stages;  // of this warp
-    GR_HD StagedLines(const SmallLines& scan)
-        : task(scan), lane(threadIdx.x % 32), length((u32)scan.length), stages(GR_SHARED + threadIdx.x / 32 * bytes()) {}
+    GR_HD StagedLines(const SmallLines& scan) : task(scan), lane(threadIdx.x % 32), length((u32)scan.length) {}
 
+    // Positions are bytes from the start of shared memory.
     GR_HD u32 stage_bytes() const { return (u32)(task.a_planes.share + task.b_planes.share); }
-    GR_HD u32 bytes() const { return (ahead + 1) * stage_bytes() + (u32)task.results.share; }
-    GR_HD u8* share_a(u32 stage) const { return stages + stage * stage_bytes(); }
-    GR_HD u8* share_b(u32 stage) const { return share_a(stage) + task.a_planes.share; }
-    GR_HD u8* share_out(u32 stage) const { return task.results.share ? share_a(ahead + 1) : share_a(stage); }
+    GR_HD u32 bytes() const { return (ahead + 1) * stage_bytes() + (u32)task.results.share; }  // of a warp
+    GR_HD u32 share_a(u32 stage) const { return threadIdx.x / 32 * bytes() + stage * stage_bytes(); }
+    GR_HD u32 share_b(u32 stage) const { return share_a(stage) + (u32)task.a_planes.share; }
+    GR_HD u32 share_out(u32 stage) const { return share_a(task.results.share ? ahead + 1 : stage); }
     GR_HD u8* table() const { return GR_SHARED + Warps * bytes(); }  // behind what warps have
 
     // Where a share's first plane begins, and what there is of it.
     struct Location {
-        u64 line;                    // its first
-        u32 planes, lines, lacking;  // lacking: lines that the last plane has fewer than others
+        u64 line;  // its first
+        u32 planes, lines;
         const u8 *a, *b;
         u8* out;
     };
@@ -102,23 +44,23 @@ template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struc
             at = task.sequence.at(sequence);
         }
         const u64 plane = (share - sequence * task.by_shares.size) * task.most, left = task.planes - plane;
-        const u32 planes = left < task.most ? (u32)left : (u32)task.most, each = (u32)(task.rows * task.columns * task.together);
+        const u64 planes = left < task.most ? left : task.most, each = task.rows * task.columns * task.together;
         const u64 line = (sequence * task.planes + plane) * each, lines = task.lines - line;
-        const u32 lacking = lines < planes * each ? planes * each - (u32)lines : 0;
-        return {line, planes, planes * each - lacking, lacking, task.a + at.a + (i64)plane * task.a_planes.gap,
-                task.b + at.b + (i64)plane * task.b_planes.gap, (u8*)task.out + at.c + (i64)plane * task.results.gap};
+        return {line, (u32)planes, (u32)(lines < planes * each ? lines : planes * each), task.a + at.a + (i64)plane * task.a_planes.step,
+                task.b + at.b + (i64)plane * task.b_planes.step, (u8*)task.out + at.c + (i64)plane * task.results.step};
     }
-    template <int Size> GR_HD StagedPlanes staged(const PlaneLayout& layout, const u8* first, const Location& location) const {
-        return {layout, first, location.planes, location.lacking * length * Size};
+    static GR_HD RowStaging staging(const PlaneLayout& layout, const u8* first, u32 planes, u32 share) {
+        return {first - layout.back, planes, (u32)layout.bytes, share};
     }
     GR_HD void fetch(u64 share, u32 stage) const {
         const Location location = location_of(share);
-        staged<size_a>(task.a_planes, location.a, location).fetch(share_a(stage), task.a);
-        if constexpr (size_b > 0) staged<size_b>(task.b_planes, location.b, location).fetch(share_b(stage), task.b);
+        staging(task.a_planes, location.a, location.planes, share_a(stage)).fetch(task.a_planes, task.a);
+        if constexpr (size_b > 0) staging(task.b_planes, location.b, location.planes, share_b(stage)).fetch(task.b_planes, task.b);
     }
     GR_HD void drain(u64 share, u32 stage) const {
         const Location location = location_of(share);
-        staged<size_out>(task.results, location.out, location).template drain<size_out>(share_out(stage));
+        staging(task.results, location.out, location.planes, share_out(stage))
+            .template drain<size_out>(task.results, (const u8*)task.out);
     }
 
     // Where the first element of a run of lines lies in shared memory, in the order of the scan.
@@ -129,17 +71,17 @@ template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struc
     GR_HD Run run_of(const Location& location, u32 stage, u32 number) const {
         const u32 columns = (u32)task.columns, plane = (u32)(number * task.per_plane >> 32);
         const u32 in_plane = number - plane * (u32)task.rows * columns, row = (u32)(in_plane * task.per_row >> 32);
-        const auto place = [&](const StagedPlanes& planes) {
-            const PlaneLayout& layout = planes.layout;
-            return (i32)(planes.place(plane) + row * (u32)layout.row + (in_plane - row * columns) * (u32)layout.column);
+        const auto place = [&](const PlaneLayout& layout, const u8* first, u32 share) {
+            const u32 begin = staging(layout, first, location.planes, share).place(layout, plane) + (u32)layout.back;
+            return GR_SHARED + begin + (i32)(row * (u32)layout.line_row + (in_plane - row * columns) * (u32)layout.line_column);
         };
-        const u8 *a = share_a(stage) + place(staged<size_a>(task.a_planes, location.a, location)), *b = a;
-        if constexpr (size_b > 0) b = share_b(stage) + place(staged<size_b>(task.b_planes, location.b, location));
-        return {a, b, share_out(stage) + place(staged<size_out>(task.results, location.out, location))};
+        const u8 *a = place(task.a_planes, location.a, share_a(stage)), *b = a;
+        if constexpr (size_b > 0) b = place(task.b_planes, location.b, share_b(stage));
+        return {a, b, place(task.results, location.out, share_out(stage))};
     }
     // Elements of a run from number `at` on, in the order of the scan.
     template <int Count> GR_HD Pack<In, Count> read(const Run& run, u32 at) const {
-        const i32 step_a = (i32)task.a_planes.step, step_b = (i32)task.b_planes.step;
+        const i32 step_a = (i32)task.a_planes.element_step, step_b = (i32)task.b_planes.element_step;
         Pack<In, Count> from;
 #pragma unroll
         for (int i = 0; i < Count; i += V) {
@@ -151,7 +93,7 @@ template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struc
         return from;
     }
     template <int Count> GR_HD void put(const Run& run, u32 at, const Pack<Out, Count>& to) const {
-        const i32 step = (i32)task.results.step;
+        const i32 step = (i32)task.results.element_step;
 #pragma unroll
         for (int i = 0; i < Count; i += V) {
             Pack<Out, V> pack;

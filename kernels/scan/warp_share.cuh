@@ -65,27 +65,6 @@ GR_HD void drain_packs(const u8* from, u8* to, u32 thread, u32 bytes, i64 low, i
     }
 }
 
-// All lanes of a warp call. Calls whole(pack) for the packs of 16 bytes from byte `begin` on to below `end`, and for those of which
-// some bytes are, at either end, part(pack, first, last); a pack by its first byte.
-template <class Whole, class Part> GR_HD void for_each_pack(u32 begin, u32 end, Whole whole, Part part) {
-    const u32 lane = threadIdx.x % 32, low = (begin + 15) / 16 * 16, high = end / 16 * 16;
-#pragma unroll 4
-    for (u32 pack = low + lane * 16; pack < high; pack += 512) whole(pack);
-    if (lane == 0 && begin < low) part(low - 16, begin % 16, end < low ? end % 16 : 16);
-    if (lane == 1 && high < end && high >= low) part(high, 0, end % 16);
-}
-// One lane calls. Copies bytes of a pack, from `begin` to below `end`, and those before them too where the array owns them.
-GR_HD void fetch_part(u8* to, const u8* pack, u32 begin, u32 end, bool owned) {
-    if (begin == 0 || owned) return copy_async_part(to, pack, end);
-#pragma unroll 1
-    for (u32 byte = begin; byte < end; byte++) to[byte] = pack[byte];
-}
-template <int Size> GR_HD void drain_part(const u8* from, u8* pack, u32 begin, u32 end) {
-    typedef typename Word<Size>::type W;
-#pragma unroll 1
-    for (u32 byte = begin; byte < end; byte += Size) *(W*)(pack + byte) = *(const W*)(from + byte);
-}
-
 // A pack of V elements in shared memory, read and written by one access.
 template <class T, int V> union Shared {
     typedef typename Word<(V * sizeof(T) > 16 ? 16 : V * sizeof(T))>::type W;
