@@ -29,11 +29,6 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
     GR_HD bool was_finite() const { return check == 0; }
 };
 
-template <class Op, class Emit, int V> struct FiniteScan { static const bool exists = false; };
-template <class Map, class Emit, int V> struct FiniteScan<Sum<Map, f64>, Emit, V> : FiniteSums<Map, Emit, V> {
-    using FiniteSums<Map, Emit, V>::FiniteSums;
-};
-
 // The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
 struct Cursor {
     u64 line;
@@ -120,7 +115,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         }
     }
     GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
-        return scan_one<Op, RowEmit<Emit>, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
+        return scan_one<Op, Emit, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
     }
     // The results of pack number k, behind `value`.
     GR_HD Pack<Out, V> results_of(Value& value, const Pack<In, V>& from, i64 index, int k) const {
@@ -177,7 +172,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // float16 along (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along
     // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
     static const bool assumes_finite =
-        !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
+        !Exclusive && FiniteSum<Op, V>::exists && FiniteSums<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
     static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
     GR_HD bool fold_finite(Value& sum) const {
         FiniteSum<Op, V> all;
@@ -187,7 +182,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         return __all_sync(0xffffffffu, all.was_finite());
     }
     GR_HD void write_finite(Value value) const {
-        FiniteScan<Op, Emit, V> scan(value, task.option);
+        FiniteSums<Op, Emit, V> scan(value, task.option);
 #pragma unroll unrolled_finite
         for (int k = 0; k < Run; k++) write_some<1>(scan, k);
     }

@@ -32,8 +32,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     struct SharedScratch {
         State total[STATE_SLOTS][Warps];  // by rounds: of each warp's share
         Value prefix[STATE_SLOTS][Warps];
-        // Bytes by which a share that was fetched is shifted; after its folding, whether no element was left out.
-        u32 misaligned[STAGES][Strided || skips ? Warps : 1];
+        u32 misaligned[STAGES][Strided ? Warps : 1];  // bytes by which a share that was fetched is shifted
         TileRing<TileLocation> ring;
     };
 
@@ -122,10 +121,11 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         }
         return scan_warp_states<Op, Running>(state);
     }
-    // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; all its elements are finite.
+    // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; it was folded at less cost, since
+    // all its elements are finite or, where some may be left out, none is.
     struct PendingState {
         State before;
-        bool even, finite;
+        bool even, at_less_cost;
     };
     // All lanes of a warp call. Replaces the warp's share by results, behind the warp's prefix and the lane's within it.
     GR_HD void write_share(i64 first, u32 stage, u32 slot, PendingState pending) const {
@@ -133,12 +133,12 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const Lane run = lane_run(stage);
         const Value value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
         if constexpr (Lane::assumes_finite)
-            if (pending.finite) return run.write_finite(value);
+            if (pending.at_less_cost) return run.write_finite(value);
         // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
         const bool even = Lines ? pending.even : is_inner(first);
         const Cursor at = Lines && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) {
-            if (even && (!skips || scratch().misaligned[stage][warp])) {
+            if (even && (!skips || pending.at_less_cost)) {
                 const Value own = Running::value(pending.before);
                 const ShiftedPowerSums<Op> fold(first_element(stage));
                 __syncwarp();  // results may take the elements' place
@@ -183,11 +183,10 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                 for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
                 const typename ShiftedPowerSums<Op>::SumState through = fold.through();
                 const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
-                if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;
                 if (whole) {
                     if (lane == 31)
                         scratch().total[slot][warp] = Running::of(fold.template state_of<Share::elements>(through), false);
-                    return {Running::of(fold.packed(fold.before(through)), false), even, false};
+                    return {Running::of(fold.packed(fold.before(through)), false), even, true};
                 }
             }
         }

@@ -7,6 +7,45 @@
 #include "scan_state.cuh"
 #include "small_lines.cuh"
 
+// Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
+// cancel than the line's length has; by reciprocals from a table, since all lines have one length.
+template <class Op, class Emit, int Lanes> struct WholeLineVariance { static const bool exists = false; };
+template <class T, bool Root, class Result, int Lanes>
+struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, Lanes> : PivotSums {
+    typedef Variance<T, false, Root> Op;
+    static const bool exists = FewDigits<T>::yes;
+    f64 count;        // elements before the next one
+    const f64* next;  // of the next one in the table, which has those of all lanes side by side
+    GR_HD WholeLineVariance(T first, u32 before, const f64* table) : PivotSums(cast<f64>(first)), count(before), next(table) {}
+    GR_HD void take(T x) { add(cast<f64>(x)); }
+    template <int Count> GR_HD void take(const Pack<T, Count>& from) {
+#pragma unroll
+        for (int i = 0; i < Count; i++) take(from.at[i]);
+    }
+    template <int Count> GR_HD void rows(const Pack<T, 1> (&from)[Count], Pack<Result, 1> (&to)[Count]) {
+        f64 variances[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            take(from[i].at[0]);
+            count += 1;
+            variances[i] = __fma_rn(-sums.sum, sums.sum, count * sums.squares) * next[i * Lanes];
+        }
+        next += Count * Lanes;
+        Pack<Result, Count> found;
+        VarianceResults<Op, Result>::of(variances, found);
+#pragma unroll
+        for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
+    }
+    GR_HD typename Op::State after(int) const {
+        return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, (u32)count});
+    }
+    // In the table: one over the product of a count and the divisor of its squares.
+    static GR_HD f64 part_of(f64 count, const f64* option) {
+        const f64 freedom = count - option[0];
+        return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
+    }
+};
+
 // A sub-warp takes the line of a plane. Lines begin at multiples of V elements, and have as many.
 template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Reverse>
 struct SubwarpLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 2> {
@@ -21,54 +60,33 @@ struct SubwarpLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 2> {
         : Lines(scan), place(lane % Lanes), begin(place * (u32)scan.part),
           count(begin < length ? length - begin < scan.part ? length - begin : (u32)scan.part : 0) {}
 
-    typedef WholeLineVariance<Op, Emit> WholeLine;
+    typedef WholeLineVariance<Op, Emit, Lanes> WholeLine;
     static const bool whole_lines = !Exclusive && WholeLine::exists;
-    // The table, element after element of all lanes, so that neighbouring lanes read neighbouring numbers.
-    GR_HD f64* parts() const { return (f64*)Lines::table(); }
     // All threads of the block call, before all else. One block barrier, where there is a table.
     GR_HD void prepare() const {
         if constexpr (whole_lines) {
             const u32 run = (u32)task.part;
             for (u32 i = threadIdx.x; i < run * Lanes; i += 32 * Warps)
-                parts()[i] = WholeLine::part_of(i % Lanes * run + i / Lanes + 1, task.option);
+                ((f64*)Lines::table())[i] = WholeLine::part_of(i % Lanes * run + i / Lanes + 1, task.option);
             __syncthreads();
         }
     }
-    template <int Count> GR_HD void write_whole_line(WholeLine& by, f64& count, const f64* part, const Run& run, u32 k) const {
-        const Pack<In, Count> from = Lines::template read<Count>(run, k);
-        f64 variances[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
-            by.take(from.at[i]);
-            count += 1;
-            variances[i] = by.variance(count, part[i * Lanes]);
-        }
-        Pack<Out, Count> to;
-        VarianceResults<Op, Out>::of(variances, to);
-        Lines::template put<Count>(run, k, to);
-    }
-    // All lanes of a sub-warp call. A line without carries.
-    GR_HD void walk_whole_lines(u64 line, u32 end, const Run& run) const {
-        WholeLine by(end > 0 ? *(const In*)run.a : In());
+    // Folds this lane's elements of a line, which are there before `end`.
+    template <class Reduce> GR_HD void fold(Reduce& reduce, const Run& run, u32 end) const {
         u32 k = begin;
 #pragma unroll 2
-        for (; k + N <= end; k += N) {
-            const Pack<In, N> from = Lines::template read<N>(run, k);
-#pragma unroll
-            for (int i = 0; i < N; i++) by.take(from.at[i]);
-        }
+        for (; k + N <= end; k += N) reduce.take(Lines::template read<N>(run, k));
         if constexpr (V == 1)
-            for (; k < end; k++) by.take(Lines::template read<1>(run, k).at[0]);
-        by.sums = lane_before<typename WholeLine::Sums, Lanes>(warp_scan<typename WholeLine::Sums, Lanes>(by.sums));
-        __syncwarp();  // results may take the place of the first element
-        const f64* part = parts() + place;
-        f64 count = begin;
-        k = begin;
-#pragma unroll 2
-        for (; k + N <= end; k += N, part += N * Lanes) write_whole_line<N>(by, count, part, run, k);
+            for (; k < end; k++) reduce.take(Lines::template read<1>(run, k).at[0]);
+    }
+    template <class Scan> GR_HD void write(Scan& scan, const Run& run, u64 line, u32 end) const {
+        if (end == begin) return;
+        u32 k = begin;
+#pragma unroll 1
+        for (; k + N <= end; k += N) Lines::template take<N>(scan, run, k);
         if constexpr (V == 1)
-            for (; k < end; k++, part += Lanes) write_whole_line<1>(by, count, part, run, k);
-        if (task.totals && end == length && end > begin) LineEnds<Op>::keep(task, line, by.state(length));
+            for (; k < end; k++) Lines::template take<1>(scan, run, k);
+        if (task.totals && end == length) LineEnds<Op>::keep(task, line, scan.after(0));
     }
     GR_HD void walk(u64 share, u32 stage) const {
         const typename Lines::Location location = Lines::location_of(share);
@@ -77,28 +95,24 @@ struct SubwarpLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 2> {
         const Run run = Lines::run_of(location, stage, there ? number : 0);
         const u64 line = location.line + number;
         const u32 end = there ? begin + count : begin;
-        if constexpr (whole_lines)
-            if (!task.carry) return walk_whole_lines(line, end, run);
-
+        if constexpr (whole_lines) {
+            if (!task.carry) {
+                typedef typename WholeLine::Sums Sums;
+                WholeLine scan(end > begin ? *(const In*)run.a : In(), begin, (const f64*)Lines::table() + place);
+                fold(scan, run, end);
+                scan.sums = lane_before<Sums, Lanes>(warp_scan<Sums, Lanes>(scan.sums));
+                __syncwarp();  // results may take the place of the first element
+                return write(scan, run, line, end);
+            }
+        }
         ThreadReduce<Op> reduce;
-        u32 k = begin;
-#pragma unroll 2
-        for (; k + N <= end; k += N) reduce.take(Lines::template read<N>(run, k));
-        if constexpr (V == 1)
-            for (; k < end; k++) reduce.take(Lines::template read<1>(run, k).at[0]);
-
+        fold(reduce, run, end);
         State state[1] = {lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()))};
-        if (end == begin) return;
-        if (task.carry) {
+        if (task.carry && there) {
             const State start = LineEnds<Op>::before(task, line);
             state[0] = place == 0 ? start : Op::combine(start, state[0]);
         }
         typename LineScanOf<Op, Emit, N, Exclusive>::type scan(state, task.option);
-        k = begin;
-#pragma unroll 1
-        for (; k + N <= end; k += N) Lines::template take<N>(scan, run, k);
-        if constexpr (V == 1)
-            for (; k < end; k++) Lines::template take<1>(scan, run, k);
-        if (task.totals && end == length) LineEnds<Op>::keep(task, line, scan.after(0));
+        write(scan, run, line, end);
     }
 };
