@@ -33,15 +33,16 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     typedef typename Emit::Out Out;
     State state[V];
     const f64* option;
-    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options) {
+    i64 index, step;  // of the next row's elements, where states keep positions
+    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options), index(0), step(0) {
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = before[j];
     }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++) row(from[i], to[i]);
+        for (int i = 0; i < Count; i++, index += step) row(from[i], to[i]);
     }
-    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to, i64 index = 0) {
+    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
 #pragma unroll
         for (int j = 0; j < V; j++) {
             if (Exclusive) to.at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from.at[j]), option);
@@ -277,6 +278,19 @@ template <class T, bool Root, class Result, int V>
 struct ColumnScanOf<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false> {
     typedef SkippingScan<T, Variance<T, true, Root>, Result, V> type;
 };
+// Of kernels that fold nothing before: none that assumes finite elements, which could not be checked.
+template <class Op, class Emit, int V, bool Exclusive>
+using UncheckedColumnScan = typename Conditional<ColumnReduce<Op, V>::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
+                                                 ColumnScan<Op, Emit, V, Exclusive>>::type;
+// Variances of the next rows are about the mean of all before.
+template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* option) {
+    if constexpr (ShiftedPowerSums<Op>::exists) {
+        typename Op::State state[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+        scan = Scan(state, option);
+    }
+}
 // How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
 // sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
 // (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80;

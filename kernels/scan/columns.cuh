@@ -324,7 +324,8 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
         if (link < task.links) Strip::template fetch<true>(tile_of(strip, link), stage);
         commit_copies();
     }
-    template <class Scan> GR_HD void run(const TileLocation& strip, State (&state)[V]) const {
+    // Begin(scan, first row, rows): what comes before each tile. All lanes of a warp call.
+    template <class Scan, class Begin> GR_HD void run(const TileLocation& strip, State (&state)[V], const Begin& begin) const {
         Scan scan(state, task.option);
 #pragma unroll
         for (int i = 0; i < SERIAL_STAGES - 1; i++) fetch(strip, i, i);
@@ -334,7 +335,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
             __syncwarp();  // no lane reads the tile before any longer
             fetch(strip, link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);
             const TileLocation tile = tile_of(strip, link);
-            scan.begin(link * task.rows, tile.rows, GR_SHARED + SERIAL_STAGES * stage_bytes());
+            begin(scan, link * task.rows, tile.rows);
             __syncwarp();
             Strip::template write_rows<typename Strip::template ScanReference<Scan>>(tile, tile.rows, stage, {scan});
             stage = (stage + 1) % SERIAL_STAGES;
@@ -350,12 +351,17 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
 #pragma unroll
         for (int j = 0; j < V; j++)
             state[j] = task.carry && has ? LineEnds<Op>::before(task, strip.line + column + j) : Op::identity();
+        bool agree = false;
         if constexpr (Ops::uses_table) {
-            if (ReciprocalTable::counts_agree(state, has)) run<typename Ops::EqualCounts>(strip, state);
-            else run<typename Ops::Any>(strip, state);
-        } else {
-            run<typename Ops::Any>(strip, state);
+            agree = ReciprocalTable::counts_agree(state, has);
+            u8* const table = GR_SHARED + SERIAL_STAGES * stage_bytes();
+            if (agree)
+                run<typename Ops::EqualCounts>(strip, state, [&](auto& scan, u64 first, u32 rows) { scan.begin(first, rows, table); });
         }
+        if (!agree)
+            run<ColumnScan<Op, Emit, V, Exclusive>>(strip, state, [&](auto& scan, u64, u32) {
+                if constexpr (Ops::uses_table) rebase<Op, V>(scan, task.option);
+            });
         if (task.totals && has)
 #pragma unroll
             for (int j = 0; j < V; j++) LineEnds<Op>::keep(task, strip.line + column + j, state[j]);
