@@ -65,7 +65,7 @@ def plan(scan: Scan) -> Plan | None:
     row_groups = warp_groups * (LANES * warps // width)
     if not rows or scan.length < TILES * row_groups * rows:
         return None
-    numbers = (warp_groups, warps, look_back_warps, flag(scan.exclusive), RADIX, rows, BLOCKS)
+    numbers = (warp_groups, warps, look_back_warps, flag(scan.exclusive), rows)
     kernel = f"scan_cluster_tiles<ClusterColumnScan<{', '.join((op.type, op.emits, *map(str, numbers)))}>>"
     tiles = Tiles(
         row_groups,
