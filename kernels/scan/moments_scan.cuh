@@ -172,14 +172,12 @@ GR_HD f32 pin_to_register(f32 x) {
 }
 // Variances as the variance before the run plus a difference that is computed in binary32: as long as it is small, its rounding
 // errors are a fraction of the results' last bit.
-struct NoVarianceDelta { static const bool exists = false; };
-template <class Op, class Emit> struct VarianceDeltaOf { typedef NoVarianceDelta type; };
-template <class Op, class Emit> using VarianceF32Delta = typename VarianceDeltaOf<Op, Emit>::type;
-template <class T, bool Root> struct VarianceDelta {
-    static const bool exists = true;
+template <class Op, class Emit> struct VarianceF32Delta { static const bool exists = false; };
+template <class T, bool SkipNan, bool Root> struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>> {
+    static const bool exists = FewDigits<T>::yes;
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
     f32 sum, excess;  // of distances from the mean; of their squares less the variance
-    GR_HD VarianceDelta(const Moments2<f64>& before, const f64* option) : sum(0), excess(0) {
+    GR_HD VarianceF32Delta(const Moments2<f64>& before, const f64* option) : sum(0), excess(0) {
         const f64 free = before.count - option[0], spread = before.m2 * one_over(free);
         mean = (f32)before.mean;
         mean_rest = pin_to_register((f32)(before.mean - (f64)mean));
@@ -208,8 +206,6 @@ template <class T, bool Root> struct VarianceDelta {
         }
     }
 };
-template <class T, bool SkipNan, bool Root> struct VarianceDeltaOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>>
-    : Conditional<FewDigits<T>::yes, VarianceDelta<T, Root>, NoVarianceDelta> {};
 
 // Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
 

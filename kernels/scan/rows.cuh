@@ -67,10 +67,10 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         if constexpr (Strided) {
             const ShareStart<Share::elements> start(task, first);
             u32 misaligned =
-                fetch_units<false, Share::elements, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
+                fetch_units<&Offset::a, Share::elements, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
             if constexpr (Share::size_b > 0)
-                misaligned |=
-                    fetch_units<true, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start) * 16;
+                misaligned |= 16 * fetch_units<&Offset::b, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b,
+                                                                                           first, start);
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
@@ -85,9 +85,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     GR_HD void realign(u32 stage) const {
         if constexpr (Strided) {
             const u32 misaligned = scratch().misaligned[stage][warp], first = misaligned % 16, second = misaligned / 16;
-            if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);
+            if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);
             if constexpr (Share::size_b > 0)
-                if (second) ContiguousSpan<true, Share::elements, Share::size_b>::realign(share_b(stage), second);
+                if (second) ContiguousSpan<Share::elements, Share::size_b>::realign(share_b(stage), second);
         }
     }
     GR_HD void drain(u64 tile, u32 stage) const {

@@ -177,22 +177,23 @@ GR_HD LinePart part_of(const Scan& task, u64 number) {
             end < task.length ? end : task.length};
 }
 
-// Loads up to Batch elements from `at` on, before any is used.
+// Loads elements from `at` on, as many as are left of a batch, before any is used.
 template <class In, int Batch>
-GR_HD void load_batch(const Scan& task, const StridedLine<In>& line, u64 at, u64 end, In (&batch)[Batch]) {
+GR_HD void load_batch(const Scan& task, const StridedLine<In>& line, u64 at, u32 left, Pack<In, 1> (&batch)[Batch]) {
 #pragma unroll
     for (int i = 0; i < Batch; i++)
-        if (at + i < end) batch[i] = line.get(task, at + i);
+        if (i < left) batch[i].at[0] = line.get(task, at + i);
 }
-// Folds up to Batch elements from `at` on, onto a state.
+// Folds them, onto a state.
 template <class Op, int Batch>
-GR_HD typename Op::State fold_batch(const Scan& task, typename Op::State state, u64 at, u64 end,
-                                    const typename Op::In (&batch)[Batch]) {
+GR_HD typename Op::State fold_batch(const Scan& task, typename Op::State state, u64 at, u32 left,
+                                    const Pack<typename Op::In, 1> (&batch)[Batch]) {
 #pragma unroll
     for (int i = 0; i < Batch; i++)
-        if (at + i < end) state = ScanStep<Op>::of(state, batch[i], index_of(task, at + i));
+        if (i < left) state = ScanStep<Op>::of(state, batch[i].at[0], index_of(task, at + i));
     return state;
 }
+GR_HD u32 left_of(u64 at, u64 end, u32 batch) { return at >= end ? 0 : end - at < batch ? (u32)(end - at) : batch; }
 
 // Grid: Lanes threads for each part. The state of each part, by splits, then lines.
 template <class Op, int Threads, int Batch, int Lanes>
@@ -205,10 +206,11 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_fold_parts(const __gr
     State state = Op::identity();
     for (u64 at = part.first; at < part.end; at += Lanes * Batch) {
         const u64 first = at + threadIdx.x % Lanes * Batch;
-        typename Op::In batch[Batch];
-        load_batch<typename Op::In, Batch>(task, line, first, part.end, batch);
-        if constexpr (Lanes == 1) state = fold_batch<Op>(task, state, first, part.end, batch);
-        else state = Op::combine(state, warp_reduce<Op, Lanes>(fold_batch<Op>(task, Op::identity(), first, part.end, batch)));
+        const u32 left = left_of(first, part.end, Batch);
+        Pack<typename Op::In, 1> batch[Batch];
+        load_batch(task, line, first, left, batch);
+        if constexpr (Lanes == 1) state = fold_batch<Op>(task, state, first, left, batch);
+        else state = Op::combine(state, warp_reduce<Op, Lanes>(fold_batch<Op>(task, Op::identity(), first, left, batch)));
     }
     if (threadIdx.x % Lanes == 0) ((State*)task.states)[number] = state;
 }
@@ -232,31 +234,25 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_parts(const __grid_co
     }
 }
 
-// A batch of a line's elements from `at` on, or with Last what is left of them before `end`.
-template <class Op, class Emit, int Batch, int Together, bool Last, class LineScan>
-GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line, u64 at, u64 end, u8* out, LineScan& scan) {
-    typedef typename Emit::Out Out;
-    Pack<typename Op::In, 1> batch[Batch];
-#pragma unroll
-    for (int i = 0; i < Batch; i++)
-        if (!Last || at + i < end) batch[i].at[0] = line.get(task, at + i);
-    const auto put = [&](int i, const Pack<Out, 1>& to) { store_streaming((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
-    scan_batch<Pack<Out, 1>, (Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put);
-}
 // By a thread; the state behind the part.
 template <class Op, class Emit, int Batch, bool Exclusive>
 GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<typename Op::In>& line, const LinePart& part, u8* out,
                                         typename Op::State before) {
     typedef ThreadColumnOps<Op, Emit, 1, Exclusive> Ops;
+    typedef Pack<typename Emit::Out, 1> To;
+    const int together = Batch < Ops::together ? Batch : Ops::together, batches = REBASED_BATCHES<Op, Emit>;
     const typename Op::State state[1] = {before};
     typename Ops::Scan scan(state, task.option);
     if constexpr (KeepsIndex<Op>::yes) scan.index = index_of(task, part.first), scan.step = task.step_index;
-    u64 at = part.first;
-    for (; at + Batch <= part.end; at += Batch) {
-        scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
-        if ((at - part.first) / Batch % REBASED_BATCHES<Op, Emit> == REBASED_BATCHES<Op, Emit> - 1) rebase<Op, 1>(scan, task.option);
+    for (u64 at = part.first; at < part.end; at += Batch) {
+        const u32 left = left_of(at, part.end, Batch);
+        Pack<typename Op::In, 1> batch[Batch];
+        load_batch(task, line, at, left, batch);
+        const auto put = [&](int i, const To& to) { store_streaming((typename Emit::Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
+        if (left == Batch) scan_batch<To, together, true>(scan, batch, left, put);
+        else scan_batch<To, together, false>(scan, batch, left, put);
+        if ((at - part.first) / Batch % batches == batches - 1) rebase<Op, 1>(scan, task.option);
     }
-    if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
     return scan.after(0);
 }
 // All lanes of a warp call, each for Batch neighbours at a time; each gets the state behind the part.
@@ -266,16 +262,17 @@ GR_HD typename Op::State scan_by_warp(const Scan& task, const StridedLine<typena
     typedef typename Op::State State;
     for (u64 at = part.first; at < part.end; at += 32 * Batch) {
         const u64 first = at + threadIdx.x % 32 * Batch;
-        typename Op::In batch[Batch];
-        load_batch<typename Op::In, Batch>(task, line, first, part.end, batch);
-        const State through = warp_scan<Op, 32>(fold_batch<Op>(task, Op::identity(), first, part.end, batch));
+        const u32 left = left_of(first, part.end, Batch);
+        Pack<typename Op::In, 1> batch[Batch];
+        load_batch(task, line, first, left, batch);
+        const State through = warp_scan<Op, 32>(fold_batch<Op>(task, Op::identity(), first, left, batch));
         State state = Op::combine(before, lane_before<Op, 32>(through));
 #pragma unroll
         for (int i = 0; i < Batch; i++) {
-            if (first + i >= part.end) break;
-            const State with = ScanStep<Op>::of(state, batch[i], index_of(task, first + i));
+            if (i >= left) break;
+            const State with = ScanStep<Op>::of(state, batch[i].at[0], index_of(task, first + i));
             store_streaming((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
-                       Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i]) : with, task.option));
+                       Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i].at[0]) : with, task.option));
             state = with;
         }
         before = Op::combine(before, shuffle_from(0xffffffffu, through, 31, 32));
