@@ -116,10 +116,8 @@ struct ClusterColumnScan
 
     // Which rows of a lane exist, in the order of the scan.
     GR_HD void bounds(const TileLocation& location, u32& from, u32& end) const {
-        const u32 first = warp_group * share() + row_group * Rows * width + column;
-        const u32 low = first < location.low ? (location.low - first + width - 1) / width : 0;
-        u32 high = first < location.high ? (location.high - first + width - 1) / width : 0;
-        high = high < Rows ? high : Rows;
+        u32 low, high;
+        Columns::bounds(location, warp_group * share() + row_group * Rows * width + column, Rows, low, high);
         from = is_reverse() ? Rows - high : low;
         end = is_reverse() ? Rows - low : high;
     }

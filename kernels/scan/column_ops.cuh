@@ -115,21 +115,18 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     static const int words = V * (int)sizeof(T) / 4, each = sizeof(T) == 1 ? 2 : 1;
     u32 best[words][each];
     GR_HD NarrowColumns() {
-        Pack<T, V> worst;
+        T worst[V];
 #pragma unroll
-        for (int j = 0; j < V; j++) worst.at[j] = Extreme<T, Max, SkipNan>::worst();
-        begin(worst);
+        for (int j = 0; j < V; j++) worst[j] = Extreme<T, Max, SkipNan>::worst();
+        *this = NarrowColumns(worst, nullptr);
     }
     GR_HD NarrowColumns(const T (&before)[V], const f64*) {
         Pack<T, V> all;
 #pragma unroll
         for (int j = 0; j < V; j++) all.at[j] = before[j];
-        begin(all);
-    }
-    GR_HD void begin(const Pack<T, V>& from) {
 #pragma unroll
         for (int w = 0; w < words; w++) {
-            const u32 word = ((const u32*)&from)[w];
+            const u32 word = ((const u32*)&all)[w];
             best[w][each - 1] = word;
             if (each == 2) best[w][0] = word << 8;
         }
@@ -300,14 +297,12 @@ template <class Op, class Emit, int V, bool Exclusive> struct ColumnOps {
     typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
 };
 template <class Op, class Emit, int V, bool Exclusive> struct ShiftedColumnOps : ColumnOps<Op, Emit, V, Exclusive> {};
-template <class Map, class Emit, int V, bool Exclusive> struct ShiftedOps {
-    typedef ShiftedColumnReduce<Map, V> Fold;
-    typedef typename Conditional<Exclusive, AnyColumnScan<Sum<Map, f64>, Emit, V, true>,
-                                 ShiftedColumnScan<Map, Emit, V>>::type Scan;
+template <class Map, class Emit, int V, bool Exclusive> struct ShiftedColumnOps<Sum<Map, f64>, Emit, V, Exclusive> {
+    typedef Sum<Map, f64> Op;
+    typedef typename Conditional<ADDS_FLOATS<Map>, ShiftedColumnReduce<Map, V>, ColumnReduce<Op, V>>::type Fold;
+    typedef typename Conditional<ADDS_FLOATS<Map> && !Exclusive, ShiftedColumnScan<Map, Emit, V>,
+                                 ColumnScan<Op, Emit, V, Exclusive>>::type Scan;
 };
-template <class Map, class Emit, int V, bool Exclusive>
-struct ShiftedColumnOps<Sum<Map, f64>, Emit, V, Exclusive>
-    : Conditional<ADDS_FLOATS<Map>, ShiftedOps<Map, Emit, V, Exclusive>, ColumnOps<Sum<Map, f64>, Emit, V, Exclusive>>::type {};
 // Operators that are faster where several rows are scanned together.
 template <class Op> struct ScansRowRuns { static const bool yes = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };

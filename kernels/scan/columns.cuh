@@ -150,7 +150,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
 #pragma unroll
                     for (int j = 0; j < V; j++)
                         if (ColumnStride == 1 || j * ColumnStride < columns) at[j * ColumnStride] = result.at[j];
-                } else if constexpr (ColumnStride == 1) store_pack(to, result);
+                } else if constexpr (ColumnStride == 1) store_pack_streaming<Out, V>(to, result);
                 else
 #pragma unroll
                     for (int j = 0; j < V; j++)
@@ -159,15 +159,6 @@ struct StripScan : TileWork<Strips, Warps, 1> {
             }
         }
     };
-    static GR_HD void store_pack(u8* to, const Pack<Out, V>& result) {
-        if constexpr (V == 1) {
-            store_streaming((Out*)to, result.at[0]);
-        } else {
-            Shared<Out, V> both;
-            both.pack = result;
-            __stcs((typename Shared<Out, V>::W*)to, both.word);
-        }
-    }
     // Hands this lane's rows of a tile to `visit`, some at a time.
     template <class Visit> GR_HD void walk(const TileLocation& location, u32 rows, u32 stage, Visit& visit) const {
         if (column >= location.columns || row_group >= task.row_groups || first >= rows) return;
@@ -208,14 +199,10 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         pending.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
         if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, state);
         if constexpr (V == 1) {
-            if (task.row_groups > 1) {  // a scan over the row groups, column by column
-                for (u32 up = width; up < 32; up *= 2) {
-                    const State earlier = shuffle_up(0xffffffffu, state[0], (int)up, 32);
-                    if (lane >= up) state[0] = Op::combine(earlier, state[0]);
-                }
-                const State before = shuffle_up(0xffffffffu, state[0], (int)width, 32);
-                if (row_group > 0) pending.before = before;
-            }
+            const LaneGroups groups = {row_group, (u32)task.row_groups, width};
+            state[0] = groups.template through<Op>(state[0]);
+            const State before = groups.template of<Op>(state[0], row_group - 1);
+            if (row_group > 0) pending.before = before;
         }
         if (row_group + 1 == task.row_groups)
 #pragma unroll
@@ -282,9 +269,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
             if (task.carry) start = LineEnds<Op>::before(task, location.line + at);
         }
         const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * look_back_warps);
-        State before;
-        if constexpr (Anchored) before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
-        else before = chain.before(location.link, own, start);
+        State before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
         if (!active) return;
         for (int w = 0; w < Warps; w++) {
             const State after = Op::combine(before, scratch().state[slot][w][at]);

@@ -97,7 +97,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     GR_HD Pack<In, V> pack(int k) const { return PackReader<In, V>::of(a, b, pack_of(k)); }
     typedef PackScan<Op, Emit, V> Fast;
     static const bool by_packs = !Exclusive && Fast::exists;
-    template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
+    typedef typename Conditional<by_packs, Fast, ElementwiseScan>::type By;
 
     // A pack's element number i in the order of the scan.
     GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
@@ -117,13 +117,6 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
         return scan_one<Op, Emit, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
     }
-    // The results of pack number k, behind `value`.
-    GR_HD Pack<Out, V> results_of(Value& value, const Pack<In, V>& from, i64 index, int k) const {
-        Pack<Out, V> to;
-#pragma unroll
-        for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
-        return to;
-    }
     GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
     GR_HD State run_state(const Value& start, const ThreadReduce<Op>& reduce, bool has_head) const {
         return Running::of(has_head ? Op::combine(start, reduce.state()) : reduce.state(), has_head);
@@ -137,20 +130,26 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         for (int i = 0; i < V; i++) other.at[scan_index(i)] = pack.at[i];
         return other;
     }
-    template <class By> static GR_HD void run_pack(By& by, const Pack<In, V>& from, Pack<Out, V>& to) {
-        Pack<Out, V> found;
-        by.run(in_scan_order(from), found);
-        to = in_scan_order(found);
+    // The results of pack number k, in which no line ends: by `fast` where packs are, else behind `value`.
+    GR_HD Pack<Out, V> results_of(By& fast, Value& value, const Pack<In, V>& from, i64 index, int k) const {
+        Pack<Out, V> to;
+        if constexpr (by_packs) {
+            fast.run(in_scan_order(from), to);
+            return in_scan_order(to);
+        }
+#pragma unroll
+        for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
+        return to;
     }
     // Writes a run's packs without checks. Some are read before results take their place: the compiler does not know that packs do
     // not overlap.
-    template <class By> GR_HD void write_steadily(By& by) const {
+    template <class Walk> GR_HD void write_steadily(Walk& by) const {
         const int some = V == 2 ? 2 : 1, rest = Run % some;
 #pragma unroll 1
         for (int k = 0; k + some <= Run; k += some) write_some<some>(by, k);
         if constexpr (rest > 0) write_some<rest>(by, Run - rest);
     }
-    template <int Count, class By> GR_HD void write_some(By& by, int k) const {
+    template <int Count, class Walk> GR_HD void write_some(Walk& by, int k) const {
         Pack<In, V> from[Count];
         Pack<Out, V> to[Count];
 #pragma unroll
@@ -188,7 +187,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     }
     // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
     GR_HD void write_even(Value value, i64 index, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
-        By<by_packs> fast(value, task.option);
+        By fast(value, task.option);
         if constexpr (by_packs && VarianceF32Delta<Op, Emit>::exists) {
             VarianceF32Delta<Op, Emit> delta(value, task.option);
             if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(delta);
@@ -197,13 +196,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
             if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(fast);
         }
 #pragma unroll unrolled
-        for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = pack(k);
-            Pack<Out, V> to;
-            if constexpr (by_packs) run_pack(fast, from, to);
-            else to = results_of(value, from, index, k);
-            put(k, to);
-        }
+        for (int k = 0; k < Run; k++) put(k, results_of(fast, value, pack(k), index, k));
     }
 
     // The state of a run in which lines may end: the elements behind the last end are folded.
@@ -233,20 +226,19 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     GR_HD void write_ends(Cursor at, Elements elements, Value value) const {
         if (at.line >= task.lines) return;
         if (at.is_head) value = start_of(at.line);
-        By<by_packs> fast(value, task.option);
+        By fast(value, task.option);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = pack(k);
             Pack<Out, V> to;
             if (elements.has(k) && at.left > V) {
-                if constexpr (by_packs) run_pack(fast, from, to);
-                else to = results_of(value, from, at.index, k);
+                to = results_of(fast, value, from, at.index, k);
                 at.left -= V;
             } else {
                 if constexpr (by_packs) value = fast.now();
                 if (Lines && elements.has(k) && task.length >= V) write_end(at, value, k, from, to);
                 else write_short(at, elements, value, k, from, to);
-                fast = By<by_packs>(value, task.option);
+                fast = By(value, task.option);
             }
             put(k, to);
         }

@@ -53,8 +53,6 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
             squares[j] = wide ? 0 : before[j].m2;
         }
     }
-    static GR_HD f64 distance_from(f64 mean, T x) { return cast<f64>(x) - mean; }
-    static GR_HD f64 distance_from(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
     static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
     static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
     // The sum of squares about a mean that is `shift` away.
@@ -90,7 +88,7 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
             f64 variances[V];
 #pragma unroll
             for (int j = 0; j < V; j++) {
-                const f64 d = distance_from(mean[j], from[i].at[j]);
+                const f64 d = (cast<f64>(from[i].at[j]) - first_of(mean[j])) - rest_of(mean[j]);
                 sum[j] += d;
                 squares[j] = __fma_rn(d, d, squares[j]);
                 const f64 all = total(m2[j], squares_about(j, sum[j] * part.count));

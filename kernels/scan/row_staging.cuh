@@ -70,30 +70,24 @@ struct RowStaging {
         const u8 *begin = lowest(layout), *end = begin + (layout.step < 0 ? -reach(layout) : reach(layout)) + bytes;
         const u8 *low = first + layout.low, *high = first + layout.high;
         const bool inside = begin - low >= 15 && high - end >= 15;
+        if (inside) fetch_packs_of<true, Even>(layout, begin, end, low, high);
+        else fetch_packs_of<false, false>(layout, begin, end, low, high);
+    }
+    template <bool Inside, bool Even>
+    GR_HD void fetch_packs_of(const RowLayout& layout, const u8* begin, const u8* end, const u8* low, const u8* high) const {
+        const auto fetch = [&](u32 to, const u8* row, u32, u32 at) { fetch_pack<Inside>(to, row + at, low, high); };
         if (layout.joined) {
-            if (inside) fetch_joined<true>(begin, end, low, high);
-            else fetch_joined<false>(begin, end, low, high);
-        } else {
-            if (inside) fetch_rows<true, Even>(layout, low, high);
-            else fetch_rows<false, false>(layout, low, high);
-        }
-    }
-    template <bool Inside> GR_HD void fetch_joined(const u8* begin, const u8* end, const u8* low, const u8* high) const {
-        const u32 lane = threadIdx.x % 32;
-        const u8* pack = begin - (u64)begin % 16 + lane * 16;
-        u32 to = share + lane * 16;
+            u32 at = threadIdx.x % 32 * 16;
+            begin -= (u64)begin % 16;
 #pragma unroll 4
-        for (i32 left = (i32)(end - pack); left > 0; left -= 512) {
-            fetch_pack<Inside>(to, pack, low, high);
-            pack += 512;
-            to += 512;
+            for (i32 left = (i32)(end - begin - at); left > 0; left -= 512, at += 512) fetch(share + at, begin, 0, at);
+        } else if ((u32)layout.hop * (u32)layout.pitch != 32 * 16) {
+            each_pack<true>(layout, fetch);
+        } else if (Even && layout.phase_step == 0) {
+            fetch_even(layout);
+        } else {
+            each_pack<false>(layout, fetch);
         }
-    }
-    template <bool Inside, bool Even> GR_HD void fetch_rows(const RowLayout& layout, const u8* low, const u8* high) const {
-        const auto fetch = [&](u32 to, const u8* begin, u32, u32 at) { fetch_pack<Inside>(to, begin + at, low, high); };
-        if ((u32)layout.hop * (u32)layout.pitch != 32 * 16) each_pack<true>(layout, fetch);
-        else if (Even && layout.phase_step == 0) fetch_even(layout);
-        else each_pack<false>(layout, fetch);
     }
     // Where rows lie alike, a lane has the same pack of every `hop`-th row.
     GR_HD void fetch_even(const RowLayout& layout) const {

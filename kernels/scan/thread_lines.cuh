@@ -142,13 +142,12 @@ struct ThreadColumnScan {
                 __syncwarp();
                 return take_all<Whole, Batch>(scan);
             }
-            AnyColumnScan<Op, Emit, columns, Exclusive> scan(state, task.option);
-            return take_all<Whole, 1>(scan);
-        } else {
-            typename Ops::Scan scan(state, task.option);
-            if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
-            take_all<Whole, Batch>(scan);
         }
+        // Of unlike counts row by row.
+        typedef AnyColumnScan<Op, Emit, columns, Exclusive> Any;
+        typename Conditional<Tables::uses_table, Any, typename Ops::Scan>::type scan(state, task.option);
+        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+        take_all<Whole, (Tables::uses_table ? 1 : Batch)>(scan);
     }
 };
 
