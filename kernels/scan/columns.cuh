@@ -121,25 +121,14 @@ struct StripScan : TileWork<Strips, Warps, 1> {
                     from[i].at[j] = PackReader<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
         }
     }
-    // Folds rows to the states of this lane's columns.
-    template <class Fold> struct Reducer {
-        Fold fold;
-        template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
-            Pack<In, V> from[Count];
-            read<PhaseVaries, Count>(a, b, from);
-            fold.take(from);
-        }
-    };
     // Scans rows from the states before them; results go to memory, or where they are `staged`.
     template <class Scan> struct Writer {
-        Scan scan;
+        Scan& scan;
         u8* to;
         i64 step;
         u32 columns;  // of the strip, from this lane's first on
         ColumnCursor staged;
-        template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
-            Pack<In, V> from[Count];
-            read<PhaseVaries, Count>(a, b, from);
+        template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
             Pack<Out, V> results[Count];
             scan.rows(from, results);
 #pragma unroll
@@ -172,12 +161,17 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         else walk<false>(a, b, (i32)count, visit);
     }
     template <bool PhaseVaries, class Visit> GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) const {
-        for (; left >= batch; left -= batch) visit.template take<PhaseVaries, batch>(a, b);
+        for (; left >= batch; left -= batch) take<PhaseVaries, batch>(a, b, visit);
         if (batch > 4 && left >= 4) {
-            visit.template take<PhaseVaries, 4>(a, b);
+            take<PhaseVaries, 4>(a, b, visit);
             left -= 4;
         }
-        for (; left > 0; left--) visit.template take<PhaseVaries, 1>(a, b);
+        for (; left > 0; left--) take<PhaseVaries, 1>(a, b, visit);
+    }
+    template <bool PhaseVaries, int Count, class Visit> static GR_HD void take(ColumnCursor& a, ColumnCursor& b, Visit& visit) {
+        Pack<In, V> from[Count];
+        read<PhaseVaries, Count>(a, b, from);
+        visit.take(from);
     }
     // The first byte in memory of a warp's rows of results, which lie one after another.
     GR_HD u8* lowest_out(const TileLocation& location, u32 rows) const {
@@ -186,11 +180,11 @@ struct StripScan : TileWork<Strips, Warps, 1> {
 
     // Folds this lane's columns; false where what Fold assumes does not hold.
     template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
-        Reducer<Fold> folding;
-        walk(location, rows_of(location), stage, folding);
+        Fold fold;
+        walk(location, rows_of(location), stage, fold);
 #pragma unroll
-        for (int j = 0; j < V; j++) state[j] = folding.fold.state(j);
-        if constexpr (Fold::assumes_finite) return folding.fold.was_finite();
+        for (int j = 0; j < V; j++) state[j] = fold.state(j);
+        if constexpr (Fold::assumes_finite) return fold.was_finite();
         return true;
     }
     GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
@@ -233,22 +227,16 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         scan.begin(0, rows, table());
         scan.pass((int)first);
         __syncwarp();
-        write_rows<ScanReference<decltype(scan)>>(location, rows, stage, {scan});
+        write_rows(location, rows, stage, scan);
         return true;
     }
-    // A scan by reference, which goes on behind these rows.
-    template <class Scan> struct ScanReference {
-        Scan& scan;
-        template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-            scan.rows(from, to);
-        }
-    };
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
         if constexpr (uses_table)
             if (write_equal_counts(location, rows, stage, before)) return;
-        write_rows<Scan>(location, rows, stage, {before, task.option});
+        Scan scan(before, task.option);
+        write_rows(location, rows, stage, scan);
     }
-    template <class Scan> GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, const Scan& scan) const {
+    template <class Scan> GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, Scan& scan) const {
         Writer<Scan> writing = {scan, location.out + skip_out, task.step_out, location.columns - column, {0, 0, 0, 0, 0, 0}};
         if (StagesResults) {
             const u8* low = lowest_out(location, rows);
@@ -322,7 +310,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
             const TileLocation tile = tile_of(strip, link);
             begin(scan, link * task.rows, tile.rows);
             __syncwarp();
-            Strip::template write_rows<typename Strip::template ScanReference<Scan>>(tile, tile.rows, stage, {scan});
+            Strip::write_rows(tile, tile.rows, stage, scan);
             stage = (stage + 1) % SERIAL_STAGES;
         }
 #pragma unroll

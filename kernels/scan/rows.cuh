@@ -152,14 +152,10 @@ struct RowScan : TileWork<Scan, Warps, 1> {
 
     // Positions without elements before the first element in the order of the scan.
     GR_HD u64 lead() const { return Reverse ? task.tiles * tile_elements - task.positions : task.lead; }
-    GR_HD u64 elements_before(u64 tile) const {
-        const u64 first = tile * tile_elements;
-        return first > lead() ? first - lead() : 0;
-    }
     // Which tiles count for a tile's prefix.
     GR_HD LookBackRange range_of(u64 tile) const {
         if (!Lines) return {0, false, false};
-        const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = elements_before(tile);
+        const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = first > lead() ? first - lead() : 0;
         u64 end = first + tile_elements - lead();
         if (end > elements) end = elements;
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, head = line * task.length;

@@ -12,11 +12,11 @@
 
 // Lines on their way through shared memory. Runs of lines begin at multiples of V elements, and have as many. Reverse: lines that lie
 // one after another are scanned from the last one's end on.
-template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struct StagedLines : ShareWork<Warps, SmallLines> {
+template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struct StagedLines {
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
     static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out), ahead = Ahead;
-    static const int N = V > 1 ? V : 4;  // elements that are taken at once while their line goes on
+    static const int warps = Warps, N = V > 1 ? V : 4;  // elements that are taken at once while their line goes on
     const SmallLines& task;
     const u32 lane, length;
     GR_HD StagedLines(const SmallLines& scan) : task(scan), lane(threadIdx.x % 32), length((u32)scan.length) {}
@@ -80,40 +80,33 @@ template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struc
         return {a, b, place(task.results, location.out, share_out(stage))};
     }
     // Elements of a run from number `at` on, in the order of the scan.
-    template <int Count> GR_HD Pack<In, Count> read(const Run& run, u32 at) const {
+    template <int Count> GR_HD void read(const Run& run, u32 at, Pack<In, 1> (&from)[Count]) const {
         const i32 step_a = (i32)task.a_planes.element_step, step_b = (i32)task.b_planes.element_step;
-        Pack<In, Count> from;
 #pragma unroll
         for (int i = 0; i < Count; i += V) {
             const i32 first = (i32)at + i + (Reverse ? V - 1 : 0);
             const Pack<In, V> pack = PackReader<In, V>::of(run.a + first * step_a, run.b + first * step_b, 0);
 #pragma unroll
-            for (int j = 0; j < V; j++) from.at[i + (Reverse ? V - 1 - j : j)] = pack.at[j];
+            for (int j = 0; j < V; j++) from[i + (Reverse ? V - 1 - j : j)].at[0] = pack.at[j];
         }
-        return from;
     }
-    template <int Count> GR_HD void put(const Run& run, u32 at, const Pack<Out, Count>& to) const {
+    template <int Count> GR_HD void put(const Run& run, u32 at, const Pack<Out, 1> (&to)[Count]) const {
         const i32 step = (i32)task.results.element_step;
 #pragma unroll
         for (int i = 0; i < Count; i += V) {
             Pack<Out, V> pack;
 #pragma unroll
-            for (int j = 0; j < V; j++) pack.at[j] = to.at[i + (Reverse ? V - 1 - j : j)];
+            for (int j = 0; j < V; j++) pack.at[j] = to[i + (Reverse ? V - 1 - j : j)].at[0];
             put_pack<Out, V>(run.out + ((i32)at + i + (Reverse ? V - 1 : 0)) * step, pack);
         }
     }
     // Scans so many elements of one line.
     template <int Count, class Scan> GR_HD void take(Scan& scan, const Run& run, u32 at) const {
-        const Pack<In, Count> from = read<Count>(run, at);
-        Pack<In, 1> elements[Count];
-        Pack<Out, 1> found[Count];
-        Pack<Out, Count> to;
-#pragma unroll
-        for (int i = 0; i < Count; i++) elements[i].at[0] = from.at[i];
-        scan.rows(elements, found);
-#pragma unroll
-        for (int i = 0; i < Count; i++) to.at[i] = found[i].at[0];
-        put<Count>(run, at, to);
+        Pack<In, 1> from[Count];
+        Pack<Out, 1> to[Count];
+        read(run, at, from);
+        scan.rows(from, to);
+        put(run, at, to);
     }
 };
 
@@ -221,16 +214,17 @@ struct SmallLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 1> {
     }
     // Scans V elements, among which lines may end.
     template <class Scan, class Next> GR_HD void take_ends(Scan& scan, const Run& run, u32 at, u32& left, const Next& next_line) const {
-        const auto from = Lines::template read<V>(run, at);
-        Pack<typename Emit::Out, V> to;
+        Pack<typename Op::In, 1> from[V];
+        Pack<typename Emit::Out, 1> to[V];
+        Lines::read(run, at, from);
 #pragma unroll
         for (int i = 0; i < V; i++) {
-            const Pack<typename Op::In, 1> element[1] = {{{from.at[i]}}};
+            const Pack<typename Op::In, 1> element[1] = {from[i]};
             Pack<typename Emit::Out, 1> found[1];
             scan.rows(element, found);
-            to.at[i] = found[0].at[0];
+            to[i] = found[0];
             if (--left == 0 && i + 1 < V) next_line();
         }
-        Lines::template put<V>(run, at, to);
+        Lines::put(run, at, to);
     }
 };

@@ -17,16 +17,15 @@ struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root
     f64 count;        // elements before the next one
     const f64* next;  // of the next one in the table, which has those of all lanes side by side
     GR_HD WholeLineVariance(T first, u32 before, const f64* table) : PivotSums(cast<f64>(first)), count(before), next(table) {}
-    GR_HD void take(T x) { add(cast<f64>(x)); }
     template <int Count> GR_HD void take(const Pack<T, Count>& from) {
 #pragma unroll
-        for (int i = 0; i < Count; i++) take(from.at[i]);
+        for (int i = 0; i < Count; i++) add(cast<f64>(from.at[i]));
     }
     template <int Count> GR_HD void rows(const Pack<T, 1> (&from)[Count], Pack<Result, 1> (&to)[Count]) {
         f64 variances[Count];
 #pragma unroll
         for (int i = 0; i < Count; i++) {
-            take(from[i].at[0]);
+            add(cast<f64>(from[i].at[0]));
             count += 1;
             variances[i] = __fma_rn(-sums.sum, sums.sum, count * sums.squares) * next[i * Lanes];
         }
@@ -75,9 +74,17 @@ struct SubwarpLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 2> {
     template <class Reduce> GR_HD void fold(Reduce& reduce, const Run& run, u32 end) const {
         u32 k = begin;
 #pragma unroll 2
-        for (; k + N <= end; k += N) reduce.take(Lines::template read<N>(run, k));
+        for (; k + N <= end; k += N) take_in<N>(reduce, run, k);
         if constexpr (V == 1)
-            for (; k < end; k++) reduce.take(Lines::template read<1>(run, k).at[0]);
+            for (; k < end; k++) take_in<1>(reduce, run, k);
+    }
+    template <int Count, class Reduce> GR_HD void take_in(Reduce& reduce, const Run& run, u32 k) const {
+        Pack<In, 1> from[Count];
+        Pack<In, Count> pack;
+        Lines::read(run, k, from);
+#pragma unroll
+        for (int i = 0; i < Count; i++) pack.at[i] = from[i].at[0];
+        reduce.take(pack);
     }
     template <class Scan> GR_HD void write(Scan& scan, const Run& run, u64 line, u32 end) const {
         if (end == begin) return;

@@ -115,17 +115,10 @@ template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
     }
 }
 
-// A Work that has nothing to prepare.
-template <int Warps, class ScanTask> struct ShareWork {
-    typedef ScanTask Task;
-    static const int warps = Warps;
-    GR_HD void prepare() const {}  // all threads of the block call, before all else
-};
-
 // Grid: any number of blocks.
 template <class Work>
-__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ typename Work::Task task) {
+__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ SmallLines task) {
     const Work work(task);
-    work.prepare();
+    work.prepare();  // all threads of the block
     for_each_share(work, task.tiles);
 }
