@@ -48,7 +48,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
 
     GR_HD void fetch(const TileLocation& location, u32 stage) const {
         const i64 first = share_of(location.tile), low = (i64)task.lead - first, high = (i64)task.positions - first, size = sizeof(In);
-        fetch_packs<32, Run>(share(stage), task.a - low * size, lane, bytes, low * size, high * size);
+        fetch_packs<32, Run>(share(stage), task.a - low * size, lane, bytes, within(low * size, bytes), within(high * size, bytes));
     }
 
     typedef u32 PendingState;  // elements of the warp's share before the first that decides

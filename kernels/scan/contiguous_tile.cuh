@@ -86,16 +86,14 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
 
     // All threads of a warp group call, for its share.
     GR_HD void fetch(const TileLocation& location, u32 stage) const {
-        const u32 from = warp_group * share() * (u32)sizeof(In), low = location.low * (u32)sizeof(In);
-        const u32 high = location.high * (u32)sizeof(In);
-        fetch_packs<lanes, 4>(tile(stage) + from, location.a + from, group_thread, share() * (u32)sizeof(In), (i64)low - from,
-                              (i64)high - from);
+        const u32 size = sizeof(In), bytes = share() * size, from = warp_group * bytes;
+        fetch_packs<lanes, 4>(tile(stage) + from, location.a + from, group_thread, bytes, within((i64)location.low * size - from, bytes),
+                              within((i64)location.high * size - from, bytes));
     }
     GR_HD void drain(const TileLocation& location, u32 stage) const {
-        const u32 from = warp_group * share() * (u32)sizeof(Out), low = location.low * (u32)sizeof(Out);
-        const u32 high = location.high * (u32)sizeof(Out);
-        drain_packs<lanes, 4>(results(stage) + from, location.out + from, group_thread, share() * (u32)sizeof(Out), (i64)low - from,
-                              (i64)high - from);
+        const u32 size = sizeof(Out), bytes = share() * size, from = warp_group * bytes;
+        drain_packs<lanes, 4>(results(stage) + from, location.out + from, group_thread, bytes,
+                              within((i64)location.low * size - from, bytes), within((i64)location.high * size - from, bytes));
     }
 
     // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which

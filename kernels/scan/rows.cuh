@@ -74,11 +74,12 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
-        fetch_packs<32, Run>(share_a(stage), task.a + (first - low) * Share::size_a, lane, Share::bytes_a,
-                             (low - first) * Share::size_a, (high - first) * Share::size_a);
+        const u32 begin = within(low - first, Share::elements), end = within(high - first, Share::elements);
+        fetch_packs<32, Run>(share_a(stage), task.a + (first - low) * Share::size_a, lane, Share::bytes_a, begin * Share::size_a,
+                             end * Share::size_a);
         if constexpr (Share::size_b > 0)
-            fetch_packs<32, Run>(share_b(stage), task.b + (first - low) * Share::size_b, lane, Share::bytes_b,
-                                 (low - first) * Share::size_b, (high - first) * Share::size_b);
+            fetch_packs<32, Run>(share_b(stage), task.b + (first - low) * Share::size_b, lane, Share::bytes_b, begin * Share::size_b,
+                                 end * Share::size_b);
     }
     // The first element of a share in the order of the scan.
     GR_HD In first_element(u32 stage) const { return ((const In*)share_a(stage))[Reverse ? Share::elements - 1 : 0]; }
@@ -96,8 +97,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             return drain_units<Share::elements, Share::size_out>(task, task.unit_out, results(stage), (u8*)task.out, first,
                                                                   {task, first});
         const i64 low = (i64)task.lead - first, high = (i64)task.positions - first;  // elements of the share
-        drain_packs<32, Run>(results(stage), (u8*)task.out - low * Share::size_out, lane, Share::bytes_out, low * Share::size_out,
-                             high * Share::size_out);
+        drain_packs<32, Run>(results(stage), (u8*)task.out - low * Share::size_out, lane, Share::bytes_out,
+                             within(low, Share::elements) * Share::size_out, within(high, Share::elements) * Share::size_out);
     }
 
     // True where no line begins or ends in a share, all of whose positions are elements. Found by the tile's number, without a

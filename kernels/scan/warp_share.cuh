@@ -22,36 +22,36 @@ template <class In, class Out, int Run> struct WarpShare {
 // So many threads call, with their numbers. Calls whole(byte) for each pack of 16 bytes where all are, else edge(byte).
 template <int Threads, int Unroll, class Whole, class Edge>
 GR_HD void for_each_pack(u32 thread, u32 bytes, bool all, Whole whole, Edge edge) {
-    const u32 packs = bytes / 16;
     if (all) {
 #pragma unroll Unroll
-        for (u32 k = 0; k < (packs + Threads - 1) / Threads; k++)
-            if (packs % Threads == 0 || k * Threads + thread < packs) whole((k * Threads + thread) * 16);
+        for (u32 at = thread * 16; at < bytes; at += Threads * 16) whole(at);
         return;
     }
 #pragma unroll 1
     for (u32 at = thread * 16; at < bytes; at += Threads * 16) edge(at);
 }
-GR_HD void copy_bytes(u8* to, const u8* from, u32 at, i64 low, i64 high) {
+GR_HD void copy_bytes(u8* to, const u8* from, u32 at, u32 low, u32 high) {
 #pragma unroll 1
     for (u32 byte = at; byte < at + 16; byte++)
         if (byte >= low && byte < high) to[byte] = from[byte];
 }
+// A place counted from a share's begin, where it is in the share, else the end that is nearest to it.
+GR_HD u32 within(i64 place, u32 end) { return place < 0 ? 0 : place < end ? (u32)place : end; }
 // Copies packs, the first of which is aligned, to shared memory: bytes from `low` to below `high`, counted from the first pack's, are
 // in the array, and those behind them become zeros.
 template <int Threads, int Unroll>
-GR_HD void fetch_packs(u8* to, const u8* from, u32 thread, u32 bytes, i64 low, i64 high) {
-    for_each_pack<Threads, Unroll>(thread, bytes, low <= 0 && high >= bytes, [&](u32 at) { copy_async(to + at, from + at); },
+GR_HD void fetch_packs(u8* to, const u8* from, u32 thread, u32 bytes, u32 low, u32 high) {
+    for_each_pack<Threads, Unroll>(thread, bytes, low == 0 && high == bytes, [&](u32 at) { copy_async(to + at, from + at); },
         [&](u32 at) {
-            if (at >= low) copy_async_part(to + at, from + at, at + 16 <= high ? 16 : at < high ? (u32)(high - at) : 0);
+            if (at >= low) copy_async_part(to + at, from + at, at + 16 <= high ? 16 : at < high ? high - at : 0);
             else copy_bytes(to, from, at, low, high);
         });
 }
 // The same out of shared memory.
 template <int Threads, int Unroll>
-GR_HD void drain_packs(const u8* from, u8* to, u32 thread, u32 bytes, i64 low, i64 high) {
+GR_HD void drain_packs(const u8* from, u8* to, u32 thread, u32 bytes, u32 low, u32 high) {
     const auto whole = [&](u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + at)); };
-    for_each_pack<Threads, Unroll>(thread, bytes, low <= 0 && high >= bytes, whole, [&](u32 at) {
+    for_each_pack<Threads, Unroll>(thread, bytes, low == 0 && high == bytes, whole, [&](u32 at) {
         if (at >= low && at + 16 <= high) whole(at);
         else copy_bytes(to, from, at, low, high);
     });
