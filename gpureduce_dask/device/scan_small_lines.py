@@ -36,8 +36,7 @@ HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
 WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
 MOST_OF_VECTOR = 8  # elements, at most
 
-# Shares of a warp in shared memory (kernels/scan/small_lines.cuh, subwarp_lines.cuh)
-SHARES, SUBWARP_SHARES = 2, 3
+SHARES = 2  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 
 
 @dataclass(frozen=True)
@@ -90,10 +89,10 @@ class Planes:
         """Of a plane."""
         return self.rows * self.columns * self.together
 
-    def share_bytes(self, count: int, shares: int) -> int:
+    def share_bytes(self, count: int) -> int:
         """Bytes of shared memory for a warp's shares of so many planes."""
         *operands, results = (layout.share(count) for layout in self.layouts)
-        return shares * sum(operands) + (0 if self.in_place else results)
+        return SHARES * sum(operands) + (0 if self.in_place else results)
 
     def plan(self, scan: Scan, kernel: str, count: int, warps: int, nbytes: int, part: int = 0, **more: Any) -> Plan:
         """Warps that take shares of so many planes by themselves. ``kernel``: its name with ``{}`` for warps and
@@ -185,7 +184,7 @@ def _dense(scan: Scan, pack: int) -> tuple[int, Planes]:
         layouts = [replace(x, back=(run - 1) * n) for x, n in zip(layouts, sizes, strict=True)]
     count = -(-scan.arrays.lines // (columns * together))
     planes = Planes((), count, 1, columns, tuple(layouts), layouts[0] == layouts[-1], together)
-    return planes.share_bytes(LANES // columns, SHARES), planes
+    return planes.share_bytes(LANES // columns), planes
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
@@ -296,7 +295,7 @@ def subwarp_lines(scan: Scan) -> Plan | None:
     pitches = [_pitch(length * n, lanes * run * n) for n in sizes]
     layouts = [_layout(scan, k, gaps[k], length * n, pitches[k]) for k, n in enumerate(sizes)]
     planes = Planes(dims[:-1], dims[-1].size, 1, 1, tuple(layouts), together)
-    nbytes, table = planes.share_bytes(subwarps, SUBWARP_SHARES), _table_bytes(op, lanes * run)
+    nbytes, table = planes.share_bytes(subwarps), _table_bytes(op, lanes * run)
     warps = _warps_of(scan, nbytes, table)
     if not warps:
         return None
@@ -370,7 +369,7 @@ def small_lines(scan: Scan) -> Plan | None:
     use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
     if planes is None or use * MOST_WASTE < 1:
         return None
-    nbytes = warps * planes.share_bytes(count, SHARES) + table
+    nbytes = warps * planes.share_bytes(count) + table
     return planes.plan(scan, _small_lines(scan, warps, 1, False), count, warps, nbytes, waste=waste)
 
 
@@ -417,7 +416,7 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
     most = min(planes.count, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
-        warps = _warps_of(scan, planes.share_bytes(count, SHARES), table)
+        warps = _warps_of(scan, planes.share_bytes(count), table)
         if not warps:
             break
         lines, useful = count * planes.lines, count * elements * sum(sizes)

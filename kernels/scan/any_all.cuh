@@ -47,8 +47,9 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     GR_HD Pack<In, V> pack_at(u32 stage, u32 pack) const { return take_pack<In, V>(share(stage) + pack * 16); }
 
     GR_HD void fetch(const TileLocation& location, u32 stage) const {
-        const i64 first = share_of(location.tile), low = (i64)task.lead - first, high = (i64)task.positions - first, size = sizeof(In);
-        fetch_packs<32, Run>(share(stage), task.a - low * size, lane, bytes, within(low * size, bytes), within(high * size, bytes));
+        const i64 first = share_of(location.tile), size = sizeof(In), low = ((i64)task.lead - first) * size;
+        const i64 high = ((i64)task.positions - first) * size;
+        fetch_packs<32, Run>(share(stage), task.a - low, lane, bytes, within(low, bytes), within(high, bytes));
     }
 
     typedef u32 PendingState;  // elements of the warp's share before the first that decides
@@ -104,7 +105,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
         const i32 undecided = scratch().before[slot][warp] ? 0 : (i32)pending;
         u8* to = (u8*)task.out - low + first;
         const auto whole = [&](u32 at) { __stcs((uint4*)(to + at), results(undecided - (i32)at)); };
-        for_each_pack<32, Run>(lane, elements, first >= low && first + elements <= high, whole, [&](u32 at) {
+        for_each_pack<32, 4>(lane, elements, first >= low && first + elements <= high, whole, [&](u32 at) {
             if (first + at >= low && first + at + 16 <= high) return whole(at);
 #pragma unroll 1
             for (i32 i = (i32)at; i < (i32)at + 16; i++)

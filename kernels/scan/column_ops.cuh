@@ -40,15 +40,9 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++, index += step) row(from[i], to[i]);
-    }
-    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to) {
+        for (int i = 0; i < Count; i++, index += step)
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            if (Exclusive) to.at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from.at[j]), option);
-            state[j] = ScanStep<Op>::of(state[j], from.at[j], index);
-            if (!Exclusive) to.at[j] = Emit::of(state[j], option);
-        }
+            for (int j = 0; j < V; j++) to[i].at[j] = scan_one<Op, Emit, Exclusive>(state[j], from[i].at[j], option, index);
     }
     GR_HD State after(int j) const { return state[j]; }
 };

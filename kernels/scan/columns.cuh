@@ -16,7 +16,7 @@
 // written by a warp at once. Batch: rows that a lane reads at once, if not as many as are best where tiles are folded first.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool StagesResults, bool Exclusive,
           int Batch = 0>
-struct StripScan : TileWork<Strips, Warps, 1> {
+struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, each for a lane's column
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -24,13 +24,14 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     static const bool prefetches_tile = false;
     // Rows that a lane reads from shared memory at once.
     static const int batch = Batch > 0 ? Batch : sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : 4;
-    static const int look_back_warps = V;  // of which each looks back for a lane's column
     // Of the look-back: large states take registers.
     static const int PUBLISHED = sizeof(PublishedState<Op>), RADIX = PUBLISHED <= 16 ? 8 : 16;
     static const int SLOTS = PUBLISHED <= 16 ? 8 : PUBLISHED <= 32 ? 4 : 2;
     typedef typename Conditional<(V > 1), ShiftedColumnOps<Op, Emit, V, Exclusive>, ColumnOps<Op, Emit, V, Exclusive>>::type Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
-    static const bool uses_table = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
+    // Of means of floats reciprocals are computed once for all columns (reciprocal_table.cuh).
+    static const bool uses_table =
+        V == 1 && SerialColumnOps<Op, Emit, 1, Exclusive>::uses_table && FewDigits<In>::yes && !ShiftedPowerSums<Op>::exists;
     // Where a tile lies, and its first rows.
     struct TileLocation {
         u64 tile, link, chain, line;  // line: of its first column
@@ -245,7 +246,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         walk(location, rows, stage, writing);
     }
 
-    // All lanes of a warp call, `look_back_warps` warps for a tile: the prefixes of each warp's rows, for one of a lane's columns
+    // All lanes of a warp call, V warps for a tile: the prefixes of each warp's rows, for one of a lane's columns
     // each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         typedef typename Conditional<Anchored, TwoLevelLookBack<Op, RADIX, SLOTS>, ChainedScan<Op>>::type Links;
@@ -256,7 +257,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
             for (int w = 0; w < Warps; w++) own = Op::combine(own, scratch().state[slot][w][at]);
             if (task.carry) start = LineEnds<Op>::before(task, location.line + at);
         }
-        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * look_back_warps);
+        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * V);
         State before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
         if (!active) return;
         for (int w = 0; w < Warps; w++) {
@@ -327,9 +328,10 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
         bool agree = false;
         if constexpr (Ops::uses_table) {
             agree = ReciprocalTable::counts_agree(state, has);
-            u8* const table = GR_SHARED + SERIAL_STAGES * stage_bytes();
             if (agree)
-                run<typename Ops::EqualCounts>(strip, state, [&](auto& scan, u64 first, u32 rows) { scan.begin(first, rows, table); });
+                run<typename Ops::EqualCounts>(strip, state, [&](auto& scan, u64 first, u32 rows) {
+                    scan.begin(first, rows, GR_SHARED + SERIAL_STAGES * stage_bytes());
+                });
         }
         if (!agree)
             run<ColumnScan<Op, Emit, V, Exclusive>>(strip, state, [&](auto& scan, u64, u32) {

@@ -87,8 +87,8 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     // All threads of a warp group call, for its share.
     GR_HD void fetch(const TileLocation& location, u32 stage) const {
         const u32 size = sizeof(In), bytes = share() * size, from = warp_group * bytes;
-        fetch_packs<lanes, 4>(tile(stage) + from, location.a + from, group_thread, bytes, within((i64)location.low * size - from, bytes),
-                              within((i64)location.high * size - from, bytes));
+        fetch_packs<lanes, 4>(tile(stage) + from, location.a + from, group_thread, bytes,
+                              within((i64)location.low * size - from, bytes), within((i64)location.high * size - from, bytes));
     }
     GR_HD void drain(const TileLocation& location, u32 stage) const {
         const u32 size = sizeof(Out), bytes = share() * size, from = warp_group * bytes;

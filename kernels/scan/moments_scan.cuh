@@ -173,7 +173,8 @@ GR_HD f32 pin_to_register(f32 x) {
 // Variances as the variance before the run plus a difference that is computed in binary32: as long as it is small, its rounding
 // errors are a fraction of the results' last bit.
 template <class Op, class Emit> struct VarianceF32Delta { static const bool exists = false; };
-template <class T, bool SkipNan, bool Root> struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>> {
+template <class T, bool SkipNan, bool Root>
+struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>> {
     static const bool exists = FewDigits<T>::yes;
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
     f32 sum, excess;  // of distances from the mean; of their squares less the variance

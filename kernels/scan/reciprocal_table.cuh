@@ -128,10 +128,6 @@ template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable 
     GR_HD State after(int j) const { return {sum[j], (i64)count}; }
 };
 
-// Means of floats, which StripScan takes by the table as well (columns.cuh).
-template <class Op> struct MeansOfFloats { static const bool yes = false; };
-template <class T> struct MeansOfFloats<Mean<Value<T, f64>, f64>> { static const bool yes = AddsElements<Value<T, f64>>::yes; };
-
 // How an operator is scanned where counts agree.
 template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
     static const bool uses_table = false;

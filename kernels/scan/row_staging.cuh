@@ -106,8 +106,8 @@ struct RowStaging {
             to += 512;
         }
     }
-    // All lanes of a warp call. Calls visit(in shared memory, where the row's first pack lies in memory, the row's phase, bytes from that
-    // pack) for each pack of each row. From a lane's pack to its next one there are `hop` rows and, where it Skips, some packs.
+    // All lanes of a warp call. Calls visit(place in shared memory, the row's first pack in memory, its phase, bytes from there) for
+    // each pack of each row. From a lane's pack to its next one there are `hop` rows and, where it Skips, some packs.
     template <bool Skips, class Visit> GR_HD void each_pack(const RowLayout& layout, const Visit& visit) const {
         const u32 packs = (u32)layout.pitch / 16, hop = (u32)layout.hop, skip = 32 - hop * packs;
         const u32 lane = threadIdx.x % 32, row = lane * (u32)layout.inverse >> 16;
@@ -145,7 +145,8 @@ struct RowStaging {
             if (all > owned && to + end > from + owned) end = (i32)(from + owned - to);
             if (low == 0 && end >= 16) return __stcs((uint4*)to, *(const uint4*)(GR_SHARED + place));
 #pragma unroll 1
-            for (i32 byte = (i32)low; byte < 16 && byte < end; byte += Size) *(W*)(to + byte) = *(const W*)(GR_SHARED + place + byte);
+            for (i32 byte = (i32)low; byte < 16 && byte < end; byte += Size)
+                *(W*)(to + byte) = *(const W*)(GR_SHARED + place + byte);
         });
     }
 };

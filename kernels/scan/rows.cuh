@@ -66,20 +66,18 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const i64 first = share_of(location.tile), low = (i64)task.lead, high = (i64)task.positions;
         if constexpr (Strided) {
             const ShareStart<Share::elements> start(task, first);
-            u32 misaligned =
-                fetch_units<&Offset::a, Share::elements, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
+            u32 misaligned = fetch_units<&Offset::a, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
             if constexpr (Share::size_b > 0)
-                misaligned |= 16 * fetch_units<&Offset::b, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b,
-                                                                                           first, start);
+                misaligned |= 16 * fetch_units<&Offset::b, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start);
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
         const u32 begin = within(low - first, Share::elements), end = within(high - first, Share::elements);
-        fetch_packs<32, Run>(share_a(stage), task.a + (first - low) * Share::size_a, lane, Share::bytes_a, begin * Share::size_a,
-                             end * Share::size_a);
-        if constexpr (Share::size_b > 0)
-            fetch_packs<32, Run>(share_b(stage), task.b + (first - low) * Share::size_b, lane, Share::bytes_b, begin * Share::size_b,
-                                 end * Share::size_b);
+        const auto fetch_some = [&](u8* to, const u8* from, int bytes, int size) {
+            fetch_packs<32, Run>(to, from + (first - low) * size, lane, bytes, begin * size, end * size);
+        };
+        fetch_some(share_a(stage), task.a, Share::bytes_a, Share::size_a);
+        if constexpr (Share::size_b > 0) fetch_some(share_b(stage), task.b, Share::bytes_b, Share::size_b);
     }
     // The first element of a share in the order of the scan.
     GR_HD In first_element(u32 stage) const { return ((const In*)share_a(stage))[Reverse ? Share::elements - 1 : 0]; }
@@ -95,7 +93,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const i64 first = share_of(tile);
         if (Strided && task.unit_out)
             return drain_units<Share::elements, Share::size_out>(task, task.unit_out, results(stage), (u8*)task.out, first,
-                                                                  {task, first});
+                                                                 {task, first});
         const i64 low = (i64)task.lead - first, high = (i64)task.positions - first;  // elements of the share
         drain_packs<32, Run>(results(stage), (u8*)task.out - low * Share::size_out, lane, Share::bytes_out,
                              within(low, Share::elements) * Share::size_out, within(high, Share::elements) * Share::size_out);
@@ -122,8 +120,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         }
         return scan_warp_states<Op, Running>(state);
     }
-    // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; it was folded at less cost, since
-    // all its elements are finite or, where some may be left out, none is.
+    // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; it was folded at less cost,
+    // since all its elements are finite or, where some may be left out, none is.
     struct PendingState {
         State before;
         bool even, at_less_cost;

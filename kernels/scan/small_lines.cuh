@@ -1,5 +1,5 @@
-// Scans short lines without anything passing between lanes: a warp copies whole planes of them as they lie in memory, with what lies
-// between their elements, and a lane takes one line at a time, or a run of lines that lie one after another.
+// Scans short lines without anything passing between lanes: a warp copies whole planes of them as they lie in memory, with what
+// lies between their elements, and a lane takes one line at a time, or a run of lines that lie one after another.
 #pragma once
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
@@ -10,12 +10,13 @@
 #include "scan_state.cuh"
 #include "warp_share.cuh"
 
-// Lines on their way through shared memory. Runs of lines begin at multiples of V elements, and have as many. Reverse: lines that lie
-// one after another are scanned from the last one's end on.
-template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struct StagedLines {
+// Lines on their way through shared memory. Runs of lines begin at multiples of V elements, and have as many. Reverse: lines that
+// lie one after another are scanned from the last one's end on. H200, 2026-11: with two shares on their way at once, and fewer
+// warps therefore, 0.71 of a copy for 0.96 of float16 (n, 100), 0.96 for 0.99 of float32.
+template <class Op, class Emit, int Warps, int V, bool Reverse> struct StagedLines {
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
-    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out), ahead = Ahead;
+    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out);
     static const int warps = Warps, N = V > 1 ? V : 4;  // elements that are taken at once while their line goes on
     const SmallLines& task;
     const u32 lane, length;
@@ -23,10 +24,10 @@ template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struc
 
     // Positions are bytes from the start of shared memory.
     GR_HD u32 stage_bytes() const { return (u32)(task.a_planes.share + task.b_planes.share); }
-    GR_HD u32 bytes() const { return (ahead + 1) * stage_bytes() + (u32)task.results.share; }  // of a warp
+    GR_HD u32 bytes() const { return 2 * stage_bytes() + (u32)task.results.share; }  // of a warp
     GR_HD u32 share_a(u32 stage) const { return threadIdx.x / 32 * bytes() + stage * stage_bytes(); }
     GR_HD u32 share_b(u32 stage) const { return share_a(stage) + (u32)task.a_planes.share; }
-    GR_HD u32 share_out(u32 stage) const { return share_a(task.results.share ? ahead + 1 : stage); }
+    GR_HD u32 share_out(u32 stage) const { return share_a(task.results.share ? 2 : stage); }
     GR_HD u8* table() const { return GR_SHARED + Warps * bytes(); }  // behind what warps have
 
     // Where a share's first plane begins, and what there is of it.
@@ -45,8 +46,9 @@ template <class Op, class Emit, int Warps, int V, bool Reverse, int Ahead> struc
         }
         const u64 plane = (share - sequence * task.by_shares.size) * task.most, left = task.planes - plane;
         const u64 planes = left < task.most ? left : task.most, each = task.rows * task.columns * task.together;
-        const u64 line = (sequence * task.planes + plane) * each, lines = task.lines - line;
-        return {line, (u32)planes, (u32)(lines < planes * each ? lines : planes * each), task.a + at.a + (i64)plane * task.a_planes.step,
+        const u64 line = (sequence * task.planes + plane) * each, rest = task.lines - line;
+        const u32 lines = (u32)(rest < planes * each ? rest : planes * each);
+        return {line, (u32)planes, lines, task.a + at.a + (i64)plane * task.a_planes.step,
                 task.b + at.b + (i64)plane * task.b_planes.step, (u8*)task.out + at.c + (i64)plane * task.results.step};
     }
     static GR_HD RowStaging staging(const PlaneLayout& layout, const u8* first, u32 planes, u32 share) {
@@ -137,14 +139,13 @@ template <class Op, class Emit, int N> struct PackLineScan {
 };
 // Means and variances are packs as columns too.
 template <class Op, class Emit, int N, bool Exclusive> struct LineScanOf {
-    static const bool by_packs = !Exclusive && PackScan<Op, Emit, N>::exists && !ScansRowRuns<Op>::yes && !ShiftedPowerSums<Op>::skips;
+    static const bool is_variance = ShiftedPowerSums<Op>::exists, has_packs = PackScan<Op, Emit, N>::exists;
+    static const bool by_packs = !Exclusive && has_packs && !ScansRowRuns<Op>::yes && !is_variance;
     typedef typename Conditional<by_packs, PackLineScan<Op, Emit, N>, UncheckedColumnScan<Op, Emit, 1, Exclusive>>::type type;
 };
 
-// H200, 2026-11: with two shares on their way, and fewer warps therefore, 0.71 of a copy for 0.96 of float16 (n, 100), 0.96 for 0.99
-// of float32.
 template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
-struct SmallLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 1> {
+struct SmallLineScan : StagedLines<Op, Emit, Warps, V, Reverse> {
     typedef typename SmallLineScan::StagedLines Lines;
     typedef typename Op::State State;
     typedef typename Lines::Run Run;
@@ -213,7 +214,8 @@ struct SmallLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 1> {
         }
     }
     // Scans V elements, among which lines may end.
-    template <class Scan, class Next> GR_HD void take_ends(Scan& scan, const Run& run, u32 at, u32& left, const Next& next_line) const {
+    template <class Scan, class Next>
+    GR_HD void take_ends(Scan& scan, const Run& run, u32 at, u32& left, const Next& next_line) const {
         Pack<typename Op::In, 1> from[V];
         Pack<typename Emit::Out, 1> to[V];
         Lines::read(run, at, from);

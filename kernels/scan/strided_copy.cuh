@@ -174,10 +174,10 @@ template <int Elements, int Size> struct SteppedSpan {
 template <int Elements, int E> struct CopyUnits {
     static const int rounds = (Elements / E + 31) / 32;  // rounds of the warp in which all units are taken, one a lane
     const Scan& task;
+    const ShareStart<Elements>& start;
     i64 first, begin;  // the first position of the share; that of its first element
-    u64 line, in_line; // of that element
-    GR_HD CopyUnits(const Scan& scan, i64 from, const ShareStart<Elements>& start)
-        : task(scan), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead), line(start.line), in_line(start.in_line) {}
+    GR_HD CopyUnits(const Scan& scan, i64 from, const ShareStart<Elements>& at)
+        : task(scan), start(at), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead) {}
     // True where this lane has a unit in a round.
     GR_HD bool has(int round) const {
         const int all = Elements / E;
@@ -190,11 +190,11 @@ template <int Elements, int E> struct CopyUnits {
         if (at >= Elements || position < (i64)task.lead || position >= (i64)task.positions) return -1;
         const u32 on = (u32)(position - begin);
         if (task.length >> 30) {  // longer than any share
-            const u64 place = in_line + on;
-            element = place < task.length ? Element{line, (i64)place} : Element{line + 1, (i64)(place - task.length)};
+            const u64 place = start.in_line + on;
+            element = place < task.length ? Element{start.line, (i64)place} : Element{start.line + 1, (i64)(place - task.length)};
         } else {
-            const u32 place = (u32)in_line + on, lines = (u32)((u64)place * task.magic >> task.shift);
-            element = {line + lines, (i64)(place - lines * (u32)task.length)};
+            const u32 place = (u32)start.in_line + on, lines = (u32)((u64)place * task.magic >> task.shift);
+            element = {start.line + lines, (i64)(place - lines * (u32)task.length)};
         }
         return at;
     }
@@ -245,28 +245,27 @@ template <int Unit, class Units> GR_HD void fetch_each(const Units& units, UnitC
     }
 }
 
-// All lanes of a warp call, for a share whose lines lie anywhere. Calls copy(elements from the share's start, where a unit of an array
-// lies from the array's first element on) for each of this lane's units.
-template <i64 Offset::*Of, int Elements, class Units, class Copy>
-GR_HD void for_each_unit(const Scan& task, const Units& units, const ShareStart<Elements>& start, Copy copy) {
+// All lanes of a warp call, for a share whose lines lie anywhere. For each of a lane's units calls copy(elements from the share's
+// start, bytes from the array's first element).
+template <i64 Offset::*Of, class Units, class Copy> GR_HD void for_each_unit(const Units& units, Copy copy) {
     Element element = {};
 #pragma unroll 1
     for (int round = 0; round < units.rounds; round++) {
         const int at = units.find(round, element);
-        if (at >= 0) copy(at, task.line.at(element.line).*Of + element.in_line * (start.step.*Of));
+        if (at >= 0) copy(at, units.task.line.at(element.line).*Of + element.in_line * (units.start.step.*Of));
     }
 }
 // The cursor of this lane's units where lines lie evenly apart.
-template <i64 Offset::*Of, int Elements, class Units>
-GR_HD UnitCursor cursor_of(const Scan& task, const Units& units, const ShareStart<Elements>& start, u8* first, u32 hop) {
+template <i64 Offset::*Of, class Units> GR_HD UnitCursor cursor_of(const Units& units, u8* first, u32 hop) {
     Element element = {};
     units.find(0, element);
-    return {task, first + start.here.*Of, element, element.line - start.line, start.step.*Of, start.pitch.*Of, hop};
+    const auto& start = units.start;
+    return {units.task, first + start.here.*Of, element, element.line - start.line, start.step.*Of, start.pitch.*Of, hop};
 }
 
-// All lanes of a warp call. Copies a share's elements of an operand into shared memory, Of which `from` is the first. Returns by how
+// All lanes of a warp call. Copies a share's elements of an operand, whose first one is `from`, into shared memory. Returns by how
 // many bytes they are shifted there.
-template <i64 Offset::*Of, int Elements, int Size, int Unit = 16>
+template <i64 Offset::*Of, int Size, int Unit = 16, int Elements>
 GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
     if constexpr (Unit == 16) {
         if (unit != 16) {
@@ -283,14 +282,14 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
         }
     }
     if constexpr (Unit > Size) {
-        if (unit != Unit) return fetch_units<Of, Elements, Size, Unit / 2>(task, unit, to, from, first, start);
+        if (unit != Unit) return fetch_units<Of, Size, Unit / 2>(task, unit, to, from, first, start);
     }
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
     if (start.evenly) {
-        fetch_each<Unit>(units, cursor_of<Of>(task, units, start, (u8*)from, 32 * Unit / Size), to);
+        fetch_each<Unit>(units, cursor_of<Of>(units, (u8*)from, 32 * Unit / Size), to);
         return 0;
     }
-    for_each_unit<Of>(task, units, start, [&](int at, i64 offset) {
+    for_each_unit<Of>(units, [&](int at, i64 offset) {
         if constexpr (Unit >= 4) copy_async<Unit>(to + at * Size, from + offset);
         else *(typename Word<Unit>::type*)(to + at * Size) = *(const typename Word<Unit>::type*)(from + offset);
     });
@@ -305,11 +304,9 @@ GR_HD void drain_units(const Scan& task, u64 unit, const u8* from, u8* to, i64 f
     }
     typedef typename Word<Unit>::type W;
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
-    if (!start.evenly)
-        return for_each_unit<&Offset::c>(task, units, start, [&](int at, i64 offset) {
-            __stcs((W*)(to + offset), *(const W*)(from + at * Size));
-        });
-    UnitCursor hops = cursor_of<&Offset::c>(task, units, start, to, 32 * Unit / Size);
+    const auto copy = [&](int at, i64 offset) { __stcs((W*)(to + offset), *(const W*)(from + at * Size)); };
+    if (!start.evenly) return for_each_unit<&Offset::c>(units, copy);
+    UnitCursor hops = cursor_of<&Offset::c>(units, to, 32 * Unit / Size);
 #pragma unroll 2
     for (int round = 0; round < units.rounds; round++)
         if (units.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Unit));

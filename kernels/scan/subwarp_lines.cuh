@@ -47,7 +47,7 @@ struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root
 
 // A sub-warp takes the line of a plane. Lines begin at multiples of V elements, and have as many.
 template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Reverse>
-struct SubwarpLineScan : StagedLines<Op, Emit, Warps, V, Reverse, 2> {
+struct SubwarpLineScan : StagedLines<Op, Emit, Warps, V, Reverse> {
     typedef typename SubwarpLineScan::StagedLines Lines;
     typedef typename Op::In In;
     typedef typename Op::State State;

@@ -20,8 +20,8 @@ template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
     typedef UncheckedColumnScan<Op, Emit, V, Exclusive> Scan;
 };
 
-// Batches of a line between which variances are rebased. Where all digits of binary64 are wanted these are few; else as many as leave
-// results of 32 bits theirs, however many elements come before.
+// Batches of a line between which variances are rebased. Where all digits of binary64 are wanted these are few; else as many as
+// leave results of 32 bits theirs, however many elements come before.
 template <class Op, class Emit>
 constexpr int REBASED_BATCHES = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8 ? 1 : 32;
 // Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
@@ -247,7 +247,9 @@ GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<type
         const u32 left = left_of(at, part.end, Batch);
         Pack<typename Op::In, 1> batch[Batch];
         load_batch(task, line, at, left, batch);
-        const auto put = [&](int i, const To& to) { store_streaming((typename Emit::Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
+        const auto put = [&](int i, const To& to) {
+            store_streaming((typename Emit::Out*)(out + (i64)(at + i) * task.step_out), to.at[0]);
+        };
         if (left == Batch) scan_batch<To, together, true>(scan, batch, left, put);
         else scan_batch<To, together, false>(scan, batch, left, put);
         if ((at - part.first) / Batch % batches == batches - 1) rebase<Op, 1>(scan, task.option);
@@ -269,10 +271,8 @@ GR_HD typename Op::State scan_by_warp(const Scan& task, const StridedLine<typena
 #pragma unroll
         for (int i = 0; i < Batch; i++) {
             if (i >= left) break;
-            const State with = ScanStep<Op>::of(state, batch[i].at[0], index_of(task, first + i));
             store_streaming((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
-                       Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i].at[0]) : with, task.option));
-            state = with;
+                            scan_one<Op, Emit, Exclusive>(state, batch[i].at[0], task.option, index_of(task, first + i)));
         }
         before = Op::combine(before, shuffle_from(0xffffffffu, through, 31, 32));
     }

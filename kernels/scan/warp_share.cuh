@@ -37,8 +37,8 @@ GR_HD void copy_bytes(u8* to, const u8* from, u32 at, u32 low, u32 high) {
 }
 // A place counted from a share's begin, where it is in the share, else the end that is nearest to it.
 GR_HD u32 within(i64 place, u32 end) { return place < 0 ? 0 : place < end ? (u32)place : end; }
-// Copies packs, the first of which is aligned, to shared memory: bytes from `low` to below `high`, counted from the first pack's, are
-// in the array, and those behind them become zeros.
+// Copies packs, the first of which is aligned, to shared memory: bytes from `low` to below `high`, counted from the first pack's,
+// are in the array, and those behind them become zeros.
 template <int Threads, int Unroll>
 GR_HD void fetch_packs(u8* to, const u8* from, u32 thread, u32 bytes, u32 low, u32 high) {
     for_each_pack<Threads, Unroll>(thread, bytes, low == 0 && high == bytes, [&](u32 at) { copy_async(to + at, from + at); },
@@ -89,29 +89,22 @@ template <class A, class B, int V> struct PackReader<Pair<A, B>, V> {
     }
 };
 
-// All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into a stage, scanned there
-// and drained, and how many are on their way into shared memory meanwhile (`ahead`). No block barrier.
+// All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into one of two stages,
+// scanned there and drained. The next one is on its way into shared memory meanwhile. No block barrier.
 template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
     const u64 all = (u64)gridDim.x * Work::warps;
     u64 share = (u64)blockIdx.x * Work::warps + threadIdx.x / 32;
-    u32 stage = 0;
-    const int ahead = Work::ahead;
-#pragma unroll
-    for (int i = 0; i < ahead; i++) {
-        if (share + i * all < shares) work.fetch(share + i * all, i);
+    if (share < shares) work.fetch(share, 0);
+    commit_copies();
+    for (u32 stage = 0; share < shares; share += all, stage ^= 1) {
+        if (share + all < shares) work.fetch(share + all, stage ^ 1);
         commit_copies();
-    }
-    for (; share < shares; share += all) {
-        const u32 behind = stage == 0 ? ahead : stage - 1;  // the stage that was drained last
-        if (share + ahead * all < shares) work.fetch(share + ahead * all, behind);
-        commit_copies();
-        wait_copies<ahead>();
+        wait_copies<1>();
         __syncwarp();
         work.walk(share, stage);
         __syncwarp();
         work.drain(share, stage);
         __syncwarp();
-        stage = stage == ahead ? 0 : stage + 1;
     }
 }
 
