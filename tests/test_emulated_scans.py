@@ -307,7 +307,7 @@ CALLS = {
     ),
     "planes in runs": planes("sum", "f4", (4, 40, 3, 7), 3, lambda x: x[::-1, 3:, ::-1], carried=True),
     "planes alike in other runs": planes("max", "i2", (5, 45, 22), 2, lambda x: x[:, 1:-1]),
-    "planes of rows and columns": planes("sum", "u1", (60, 3, 5, 4), 2, lambda x: x[:, :, ::-1, 1:], carried=True),
+    "planes of rows and columns": planes("sum", "i1", (60, 5, 3, 4), 1, lambda x: x[:, ::-1, :, 1:], carried=True),
     "short lines in turned planes": planes("first", "f2", (90, 6, 5), 1, lambda x: x[:, ::-1].transpose(2, 1, 0)),
     "lines of one element": planes("sum", "f4", (1, 120, 9, 4), 0, lambda x: x[:, :, ::3], carried=True),
     "one short line for many": planes(
@@ -826,7 +826,7 @@ DEFECTS = {
     "a run from the end begins with its first line": (
         "if (Reverse) line += task.together - 1;",
         "",
-        ("lines of 8 by lanes",),
+        ("firsts in lines by lanes",),
     ),
     "a line that ends within a pack goes on": (
         "if (--left == 0 && i + 1 < V) next_line();",
@@ -1104,11 +1104,11 @@ DEFECTS = {
     "a lane stays in its plane": (
         "in_plane = number - plane * (u32)task.rows * columns,",
         "in_plane = number,",
-        ("small planes",),
+        ("planes of rows and columns",),
     ),
     "every step is two": (
-        "apart(step == 2 * Size ? 2 : 3) {",
-        "apart(2) {",
+        "if (apart == 2) fetch_picked<2, 0>(to);",
+        "if (true) fetch_picked<2, 0>(to);",
         ("every third half",),
     ),
     "elements are picked from the first byte on": (
