@@ -95,8 +95,8 @@ class Planes:
         return SHARES * sum(operands) + (0 if self.in_place else results)
 
     def plan(self, scan: Scan, kernel: str, count: int, warps: int, nbytes: int, part: int = 0, **more: Any) -> Plan:
-        """Warps that take shares of so many planes by themselves. ``kernel``: its name with ``{}`` for warps and
-        flags."""
+        """Warps that take shares of so many planes by themselves. ``part``: elements of a line that each lane of a
+        sub-warp takes."""
         of_sequence = -(-self.count // count)
         tiles = of_sequence * math.prod(dim.size for dim in self.sequences)
         step = Step(f"scan_shares<{kernel}>", min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
@@ -106,19 +106,10 @@ class Planes:
         if self.in_place:
             results = self.layouts[-1].words(0)
         inverses = (-(-(1 << 32) // n) for n in (self.rows * self.columns, self.columns))
-        numbers = (
-            tiles,
-            scan.arrays.lines,
-            scan.length,
-            self.together,
-            part,
-            self.count,
-            count,
-            self.rows,
-            self.columns,
-        )
+        lines = (tiles, scan.arrays.lines, scan.length, self.together, part)
+        numbers = (*lines, self.count, count, self.rows, self.columns, *inverses)
         members = (
-            packed(*numbers, *inverses, *operands[0], *operands[1], *results)
+            packed(*numbers, *operands[0], *operands[1], *results)
             + struct.pack("2d", *scan.op.option)
             + packed(*div_words(of_sequence), *walk_words(self.sequences))
         )
@@ -150,11 +141,11 @@ def dense_lines(scan: Scan) -> Plan | None:
         return None
     table = _table_of_counts(op, length)
     packs = [n // scan.widest for n in PACKS if n >= scan.widest] + [1] * (length % 2)  # in different banks if odd
-    cuts = [
-        (_warps_of(scan, nbytes, table), pack, nbytes, planes)
-        for pack in packs
-        for nbytes, planes in [_dense(scan, pack)]
-    ]
+    cuts = []
+    for pack in packs:
+        planes = _dense(scan, pack)
+        nbytes = planes.share_bytes(LANES // planes.columns)
+        cuts.append((_warps_of(scan, nbytes, table), pack, nbytes, planes))
     warps, pack, nbytes, planes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
     if warps < (ENOUGH_OF_WIDENED if (scan.sizes[0], op.out_bytes) == (1, 8) else ENOUGH):
         return None
@@ -168,9 +159,9 @@ def _small_lines(scan: Scan, warps: int, pack: int, reverse: bool) -> str:
     return f"SmallLineScan<{scan.op.type}, {scan.op.emits}, {warps}, {pack}, {flags}>"
 
 
-def _dense(scan: Scan, pack: int) -> tuple[int, Planes]:
-    """Runs of lines that so many elements divide, a run a lane, and bytes of shared memory for a warp's. Planes are of
-    so many runs that a pack between them is enough for lanes to read from different banks."""
+def _dense(scan: Scan, pack: int) -> Planes:
+    """Runs of lines that so many elements divide, a run a lane. Planes are of so many runs that a pack between them is
+    enough for lanes to read from different banks."""
     length, sizes = scan.length, scan.sizes
     together = pack // math.gcd(length, pack)
     times = max(1, RUN // (together * length))
@@ -183,12 +174,11 @@ def _dense(scan: Scan, pack: int) -> tuple[int, Planes]:
     if scan.reverse:  # a run begins with its last line
         layouts = [replace(x, back=(run - 1) * n) for x, n in zip(layouts, sizes, strict=True)]
     count = -(-scan.arrays.lines // (columns * together))
-    planes = Planes((), count, 1, columns, tuple(layouts), layouts[0] == layouts[-1], together)
-    return planes.share_bytes(LANES // columns), planes
+    return Planes((), count, 1, columns, tuple(layouts), layouts[0] == layouts[-1], together)
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
-    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/moments_scan.cuh)."""
+    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/subwarp_lines.cuh)."""
     is_spread = op.type.startswith(("Var<", "Std<")) and op.type.endswith(", false>")
     return 8 * numbers if is_spread and op.out_bytes <= 4 else 0
 
@@ -417,7 +407,7 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
         warps = _warps_of(scan, planes.share_bytes(count), table)
-        if not warps:
+        if warps < ENOUGH:
             break
         lines, useful = count * planes.lines, count * elements * sum(sizes)
         memory = useful / (planes.layouts[0].copied(count) + count * elements * sizes[1])
