@@ -307,7 +307,7 @@ CALLS = {
     ),
     "planes in runs": planes("sum", "f4", (4, 40, 3, 7), 3, lambda x: x[::-1, 3:, ::-1], carried=True),
     "planes alike in other runs": planes("max", "i2", (5, 45, 22), 2, lambda x: x[:, 1:-1]),
-    "planes of rows and columns": planes("sum", "i1", (60, 5, 3, 4), 1, lambda x: x[:, ::-1, :, 1:], carried=True),
+    "planes of rows and columns": planes("sum", "u1", (60, 3, 5, 4), 2, lambda x: x[:, :, ::-1, 1:], carried=True),
     "short lines in turned planes": planes("first", "f2", (90, 6, 5), 1, lambda x: x[:, ::-1].transpose(2, 1, 0)),
     "lines of one element": planes("sum", "f4", (1, 120, 9, 4), 0, lambda x: x[:, :, ::3], carried=True),
     "one short line for many": planes(
@@ -436,7 +436,7 @@ CALLS |= {
     "counted in contiguous columns": counted("argmax", "u1", (700, 7), 0, "ContiguousColumnScan", view=rising),
     "counted in planes of columns": counted("nanargmin", "f4", (40, 70, 3), 1, "ContiguousColumnScan"),
     "counted in small planes": counted("argmax", "f8", (450, 7, 5), 1, "SmallLineScan"),
-    "counted in lines by lanes": counted("argmin", "i2", (701, 9), 1, "SmallLineScan, dense", exclusive=True),
+    "counted in lines by lanes": counted("argmin", "i2", (701, 9), 1, "LaneLineScan", exclusive=True),
     "counted in lines by sub-warps": counted("argmax", "f4", (400, 43), 1, "SubwarpLineScan, single"),
     "complex maxima in columns": counted("max", "c8", (200, 40), 0, "StripScan"),
     "complex minima by sub-warps": counted("nanmin", "c16", (90, 37), 1, "SubwarpLineScan, single"),
@@ -778,7 +778,7 @@ DEFECTS = {
         ("sums of halves", "sums of halves in lines"),
     ),
     "packs misaligned are taken for straight": (
-        "if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);",
+        "if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);",
         "",
         ("sums misaligned", "sums from the end misaligned"),
     ),
@@ -818,27 +818,18 @@ DEFECTS = {
         ("deviations with an outlier",),
     ),
     "what is left out counts": ("__all_sync(0xffffffffu, fold.is_whole())", "true", ("variances of numbers",)),
-    "lanes divide by the first one's counts": (
-        "(const f64*)Lines::table() + place);",
-        "(const f64*)Lines::table());",
-        ("variances by sub-warps",),
-    ),
-    "a run from the end begins with its first line": (
-        "if (Reverse) line += task.together - 1;",
-        "",
-        ("firsts in lines by lanes",),
-    ),
-    "a line that ends within a pack goes on": (
-        "if (--left == 0 && i + 1 < V) next_line();",
-        "--left;",
-        ("short lines by lanes",),
-    ),
+    "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by sub-warps",)),
     "counts of a line go on in the next": (
-        "line += Reverse ? -1 : 1;\n            scan = begin(line);",
-        "line += Reverse ? -1 : 1;",
+        "if (Ends && ++number == (u32)task.length) number = 0;",
+        "if (Ends) number = (number + 1) % 2;",
         ("variances of short lines",),
     ),
     "moments of the line before count": ("if (lane >= first + up)", "if (lane >= up)", ("variances in lines",)),
+    "a cut is behind what is missing": (
+        "missing &= 0xfffffffeu << (31 - __clz((i32)cuts));",
+        "missing = 0;",
+        ("segments",),
+    ),
     "prefixes are awaited a round too early": (
         "await(&work.ring().found, (round - WRITE_DELAY + 1) * LookBackWarps);",
         "await(&work.ring().found, (round - WRITE_DELAY) * LookBackWarps);",
@@ -947,8 +938,8 @@ DEFECTS = {
         ("contiguous columns polled in one batch", "contiguous columns in pairs in one batch"),
     ),
     "row groups of lanes swapped": (
-        "if (threadIdx.x % 32 >= up) state = Op::combine(earlier, state);",
-        "if (threadIdx.x % 32 >= up) state = Op::combine(state, earlier);",
+        "state[0] = Op::combine(earlier, state[0]);",
+        "state[0] = Op::combine(state[0], earlier);",
         ("few columns in order",),
     ),
     "rows keep the first one's phase": (
@@ -961,24 +952,25 @@ DEFECTS = {
         "if (!StagesResults || rows == 0) return;",
         ("few columns in order",),
     ),
-    "short lines are read before they are there": (
-        "wait_copies<1>();\n        __syncwarp();\n        work.walk",
-        "__syncwarp();\n        work.walk",
-        ("short lines by lanes",),
+    "short lines are read before they are there": ("wait_copies<ahead>();", "", ("short lines by lanes",)),
+    "packs of an even run stay where they meet in a bank": (
+        "            move(at ^ swizzle(number), at);",
+        "            move(at, at);",
+        ("lines of 8 by lanes",),
     ),
     "lanes of a sub-warp begin with their own elements": (
-        "State state[1] = {lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()))};",
-        "State state[1] = {warp_scan<Op, Lanes>(reduce.state())};",
+        "State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()));",
+        "State state = warp_scan<Op, Lanes>(reduce.state());",
         ("lines by sub-warps", "lines by large sub-warps"),
     ),
     "a line's pack is written with another's end": (
-        "if (low == 0 && end >= 16) return __stcs((uint4*)to",
-        "if (end >= 16) return __stcs((uint4*)to",
+        "            if (at >= lead) __stcs(",
+        "            __stcs(",
         ("odd lines by sub-warps", "narrow lines by sub-warps"),
     ),
     "only a line's first end in a run is seen": (
-        "elements.begin = elements.end - (behind - more * length);",
-        "elements.begin = elements.end - behind;",
+        "begin = run - (behind - more * length);",
+        "begin = run - behind;",
         ("lines shorter than a run",),
     ),
     "a line that ends goes on": (
@@ -992,7 +984,7 @@ DEFECTS = {
         ("narrow lines misaligned",),
     ),
     "a second line begins where the first one goes on": (
-        "pitch = {next.a - here.a, next.b - here.b, next.c - here.c};",
+        "pitch_a = next.a - here.a;",
         "",
         ("lines whose ends differ", "halves whose ends differ", "bytes apart whose ends differ"),
     ),
@@ -1062,17 +1054,18 @@ DEFECTS = {
         ("contiguous columns of a warp in order",),
     ),
     "what blocks of a cluster send is taken before it is there": (
-        "to.words[i] = await_remote_word(&from.words[i], number);",
-        "to.words[i] = (u32)from.words[i];",
+        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
+        "to.words[i] = (u32)in[away - 1][place].words[i];",
         ("clusters", "clusters of many columns"),
     ),
     "one word of a state is awaited for both": (
-        "to.words[i] = await_remote_word(&from.words[i], number);",
-        "to.words[i] = i ? (u32)from.words[i] : await_remote_word(&from.words[i], number);",
+        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
+        "to.words[i] = i ? (u32)in[away - 1][place].words[i]"
+        " : await_remote_word(&in[away - 1][place].words[i], number);",
         ("clusters", "clusters of many columns"),
     ),
     "what blocks of a cluster send of one tile counts for others": (
-        "number = (u32)(location.link / CLUSTER_BLOCKS) + 1;",
+        "number = (u32)(location.link / Blocks) + 1;",
         "number = 1;",
         ("clusters", "clusters of many columns"),
     ),
@@ -1087,13 +1080,13 @@ DEFECTS = {
         ("clusters of a NaN",),
     ),
     "a cluster begins before all blocks are there": (
-        "[i] = 0;\n        sync_cluster<CLUSTER_BLOCKS>();\n",
+        "[i] = 0;\n        sync_cluster<Blocks>();\n",
         "[i] = 0;\n        __syncthreads();\n",
         ("clusters of few tiles", "clusters"),
     ),
     "a block's tile counts for nothing": (
-        "const State between = Op::combine(before, first);",
-        "const State between = before;",
+        "before = Op::combine(before, sums[i]);",
+        "",
         ("clusters",),
     ),
     "rows are overtaken before all lanes hold theirs": (
@@ -1102,13 +1095,13 @@ DEFECTS = {
         ("clusters", "clusters before each"),
     ),
     "a lane stays in its plane": (
-        "in_plane = number - plane * (u32)task.rows * columns,",
-        "in_plane = number,",
-        ("planes of rows and columns",),
+        "from.move(ends_row, ends_plane);",
+        "from.move(ends_row, false);",
+        ("small planes",),
     ),
     "every step is two": (
-        "if (apart == 2) fetch_picked<2, 0>(to);",
-        "if (true) fetch_picked<2, 0>(to);",
+        "apart = step == 2 * Size ? 2 : 3;\n        if (Size > 2 || step != (i64)apart * Size) return;",
+        "apart = 2;\n        if (Size > 2) return;",
         ("every third half",),
     ),
     "elements are picked from the first byte on": (
@@ -1121,26 +1114,14 @@ DEFECTS = {
         "return false;",
         ("any of every other byte",),
     ),
-    "a lane stays in its row": (
-        "row = (u32)(in_plane * task.per_row >> 32);",
-        "row = 0;",
-        ("planes of rows and columns",),
-    ),
+    "a lane stays in its row": ("row += hop.row + ends_row;", "row += hop.row;", ("planes of rows and columns",)),
     "planes lie as in memory": (
-        "if (!layout.joined) return share + row * (u32)layout.pitch + phase(layout, row);",
-        "if (!layout.joined) return share + row * (u32)layout.step + phase(layout, row);",
+        "hop((i32)(planes.pitch ? planes.pitch : planes.gap))",
+        "hop((i32)planes.gap)",
         ("distant planes", "small planes in order"),
     ),
-    "planes begin at packs": (
-        "return share + row * (u32)layout.pitch + phase(layout, row);",
-        "return share + row * (u32)layout.pitch + phase(layout, 0);",
-        ("planes begin anywhere",),
-    ),
-    "each run begins with the first line": (
-        "(sequence * task.planes + plane) * each",
-        "plane * each",
-        ("planes in runs",),
-    ),
+    "planes begin at packs": ("layout.pitch && layout.gap % 16", "false", ("planes begin anywhere",)),
+    "each run begins with the first line": ("{run * task.planes + plane,", "{plane,", ("planes in runs",)),
     "a line goes on in the next plane": (
         "if (Lines && until == 0) {",
         "if (Lines && until == 0) until = (u32)task.length;\n            if (false) {",
@@ -1174,13 +1155,13 @@ DEFECTS = {
         ("columns from the right",),
     ),
     "lines of two planes lie evenly apart": (
-        "evenly = last_dim.div.of(line) == last_dim.div.of(last);",
+        "evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);",
         "",
         ("every other line",),
     ),
     "copy units stay in their share's first line": (
-        "element = {start.line + lines,",
-        "element = {start.line,",
+        "element = {line + lines,",
+        "element = {line,",
         ("every other line",),
     ),
 }

@@ -33,11 +33,12 @@ SHAPES = (
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
     # of large states
     (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[46], (?=1, 1, )"), r"\1, 8, "),
-    (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+>$)"), r"\1, 16, "),
 )
 
-IN_WARPS = ("RowScan", "StripScan", "SmallLineScan", "SubwarpLineScan")
+IN_WARPS = ("RowScan", "StripScan", "SmallLineScan", "LaneLineScan", "SubwarpLineScan")
 CONTIGUOUS = (  # warp groups and warps of each, by those that look back
     (re.compile(r", \d+, \d+, (?=\d, \w+, \w+, \d+, \d+>$)"), ", 2, 6, "),
     (re.compile(r", \d+, \d+, (?=[5-8], \w+, \w+, \d+, \d+>$)"), ", 1, 8, "),
@@ -58,7 +59,7 @@ def _as_on_a_gpu(kernel: str, name: str) -> str:
         return re.sub(r", \d+, \d+>$", ", 6, 37>", kernel)
     if name == "ClusterColumnScan":
         gangs, rows = ("1, 12", 24 if "Twofold" in kernel else 28) if EIGHTS.search(kernel) else ("2, 8", 34)
-        return re.sub(r", \d+, \d+, \d+, (\w+), \d+>$", rf", {gangs}, 2, \1, {rows}>", kernel)
+        return re.sub(r", \d+, \d+, \d+, (\w+), 8, \d+, 2>$", rf", {gangs}, 2, \1, 8, {rows}, 2>", kernel)
     if name == "ContiguousColumnScan":
         for pattern, shape in CONTIGUOUS:
             kernel = pattern.sub(shape, kernel)

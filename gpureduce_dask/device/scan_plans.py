@@ -61,7 +61,7 @@ SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
 WITHOUT_POSITIONS = (  # planners of kernels that tell no positions
-    scan_small_lines.dense_lines,
+    scan_small_lines.lane_lines,
     scan_small_lines.small_lines,
     scan_small_lines.subwarp_lines,
     scan_contiguous_columns.plan,

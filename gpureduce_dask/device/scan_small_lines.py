@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 from .layout import Dim
 from .scan_task import ENTRY, LANES, PACK, Operands, Operator, Plan, Scan, Step, words
 from .task import div_words, flag, packed, walk_words
 
+LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
 # and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
 # maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
@@ -22,7 +22,6 @@ RUN = 36  # elements of a lane, or what comes next
 PACKS = (16, 8, 4)  # bytes: the first that leaves PLENTY of warps, for as many lines a lane as packs divide
 PLENTY = 14  # warps. Sums of float16 (n, 50) with 8, 16 and 32: 0.96, 0.99 and 0.96
 ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by sub-warps 0.87
-BANKS = 8  # packs that a warp reads together from different banks
 # Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
 # 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
 LONGEST_COLUMN = 64  # elements. (84, n) of float32 62 us and by a thread a line 44, (36, n) of complex64 70 and 60
@@ -36,149 +35,48 @@ HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
 WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
 MOST_OF_VECTOR = 8  # elements, at most
 
-SHARES = 2  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 
-
-@dataclass(frozen=True)
-class PlaneLayout:
-    """The members of ``PlaneLayout`` (kernels/core/scan_task.cuh), of planes in one array."""
-
-    gap: int
-    nbytes: int
-    back: int
-    low: int  # bytes that the array owns, relative to its first element
-    high: int
-    pitch: int  # 0: joined
-    step: int
-    row: int = 0
-    column: int = 0
-
-    def copied(self, count: int) -> int:
-        """Bytes of so many planes that are copied."""
-        return count * self.nbytes if self.pitch else (count - 1) * self.gap + self.nbytes
-
-    def share(self, count: int) -> int:
-        """Bytes of shared memory for as many."""
-        return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
-
-    def words(self, share: int) -> list[int]:
-        """``share``: of shared memory, 0 where results take the place of elements."""
-        packs = max(1, self.pitch // PACK)
-        owned = [self.low - self.back, self.high - self.back, int(not self.pitch)]
-        rows = [self.gap, self.pitch, self.gap % PACK, 0, *owned, share, LANES // packs, -(-(1 << 16) // packs), 0]
-        return [*rows, self.nbytes, self.back, self.step, self.row, self.column]
-
-
-_NO_PLANES = PlaneLayout(0, 0, 0, 0, 0, 0, 0)
-
-
-@dataclass(frozen=True)
-class Planes:
-    """The innermost axes, the scanned one among them, and the others: sequences of planes ``gap`` bytes apart."""
-
-    sequences: tuple[Dim, ...]
-    count: int  # of a sequence
-    rows: int  # of runs of lines
-    columns: int
-    layouts: tuple[PlaneLayout, ...]  # in the operands, and among results
-    in_place: bool  # results take the place of elements
-    together: int = 1  # lines of a run, one after another
-
-    @property
-    def lines(self) -> int:
-        """Of a plane."""
-        return self.rows * self.columns * self.together
-
-    def share_bytes(self, count: int) -> int:
-        """Bytes of shared memory for a warp's shares of so many planes."""
-        *operands, results = (layout.share(count) for layout in self.layouts)
-        return SHARES * sum(operands) + (0 if self.in_place else results)
-
-    def plan(self, scan: Scan, kernel: str, count: int, warps: int, nbytes: int, part: int = 0, **more: Any) -> Plan:
-        """Warps that take shares of so many planes by themselves. ``part``: elements of a line that each lane of a
-        sub-warp takes."""
-        of_sequence = -(-self.count // count)
-        tiles = of_sequence * math.prod(dim.size for dim in self.sequences)
-        step = Step(f"scan_shares<{kernel}>", min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
-        *operands, results = (layout.words(layout.share(count)) for layout in self.layouts)
-        if len(operands) == 1:
-            operands.append(_NO_PLANES.words(0))
-        if self.in_place:
-            results = self.layouts[-1].words(0)
-        inverses = (-(-(1 << 32) // n) for n in (self.rows * self.columns, self.columns))
-        lines = (tiles, scan.arrays.lines, scan.length, self.together, part)
-        numbers = (*lines, self.count, count, self.rows, self.columns, *inverses)
-        members = (
-            packed(*numbers, *operands[0], *operands[1], *results)
-            + struct.pack("2d", *scan.op.option)
-            + packed(*div_words(of_sequence), *walk_words(self.sequences))
-        )
-        return Plan((step,), members, starts=tuple(layout.back for layout in self.layouts), **more)
-
-
-def _layout(scan: Scan, k: int, gap: int, nbytes: int, pitch: int, row: int = 0, column: int = 0) -> PlaneLayout:
-    """Of planes in an array, of the operands or that of the results."""
-    return PlaneLayout(
-        gap, nbytes, scan.starts[k], *scan.arrays.span(k, scan.sizes[k]), pitch, scan.steps[k], row, column
-    )
-
-
-def _plane_pitch(gap: int, nbytes: int, phase: int) -> int:
-    """Bytes from a plane to the next in shared memory. 0 where planes are copied as they lie: nearly one after another,
-    and not in the same banks. ``phase``: bytes, at most, from a multiple of 16 to the lowest byte."""
-    if 0 < gap <= 2 * nbytes and gap % (2 * PACK):
-        return 0
-    least = -(-(nbytes + phase) // PACK) * PACK
-    return least + PACK if least % (2 * PACK) == 0 else least
-
-
-def dense_lines(scan: Scan) -> Plan | None:
+def lane_lines(scan: Scan) -> Plan | None:
     """For dense lines along the last axis; None where they are few, long or not aligned."""
     op, length, arrays = scan.op, scan.length, scan.arrays
     if not (arrays.is_along_memory and scan.lies_in_packs and all(map(scan.is_contiguous, range(len(scan.sizes))))):
         return None
     if any(arrays.phases):
         return None
-    table = _table_of_counts(op, length)
-    packs = [n // scan.widest for n in PACKS if n >= scan.widest] + [1] * (length % 2)  # in different banks if odd
-    cuts = []
-    for pack in packs:
-        planes = _dense(scan, pack)
-        nbytes = planes.share_bytes(LANES // planes.columns)
-        cuts.append((_warps_of(scan, nbytes, table), pack, nbytes, planes))
-    warps, pack, nbytes, planes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
+    table = _table_bytes(op, 2 * length)
+    cuts = [_lane_cut(scan, pack, table) for pack in (n // scan.widest for n in PACKS) if pack]
+    if length % 2:  # element by element lanes are in different banks
+        cuts.append(_lane_cut(scan, 1, table))
+    warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
     if warps < (ENOUGH_OF_WIDENED if (scan.sizes[0], op.out_bytes) == (1, 8) else ENOUGH):
         return None
-    kind = _small_lines(scan, warps, pack, scan.reverse)
-    chain, count = planes.together * length, LANES // planes.columns
-    return planes.plan(scan, kind, count, warps, warps * nbytes + table, chain=chain, cost="SmallLineScan, dense")
+    tiles = -(-arrays.lines // (LANES * each))
+    kind = f"LaneLineScan<{op.type}, {op.emits}, {warps}, {pack}, {flag(scan.exclusive)}, {flag(scan.reverse)}>"
+    members = words(scan, tiles=tiles, parts=each)
+    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, chain=each * length)
 
 
-def _small_lines(scan: Scan, warps: int, pack: int, reverse: bool) -> str:
-    flags = f"{flag(scan.exclusive)}, {flag(reverse)}"
-    return f"SmallLineScan<{scan.op.type}, {scan.op.emits}, {warps}, {pack}, {flags}>"
+def _of_shares(
+    scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, chain: float, cost: str = ""
+) -> Plan:
+    """Warps that take shares by themselves, of lines that kernels walk in either direction."""
+    step = Step(f"scan_shares<{kind}>", min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
+    return Plan((step,), members, starts=(0,) * len(scan.sizes), chain=chain, cost=cost)
 
 
-def _dense(scan: Scan, pack: int) -> Planes:
-    """Runs of lines that so many elements divide, a run a lane. Planes are of so many runs that a pack between them is
-    enough for lanes to read from different banks."""
+def _lane_cut(scan: Scan, pack: int, table: int) -> tuple[int, int, int, int]:
+    """Warps, elements of a pack, lines of a lane, and bytes of shared memory for a warp's, beside those of a table."""
     length, sizes = scan.length, scan.sizes
-    together = pack // math.gcd(length, pack)
-    times = max(1, RUN // (together * length))
-    together *= times - (times % 2 == 0)
-    run = together * length
-    packs, rest = divmod(run * scan.widest, PACK)
-    columns = 1 if rest or packs % 2 else BANKS // math.gcd(BANKS, packs)
-    nbytes = [columns * run * n for n in sizes]
-    layouts = [_layout(scan, k, n, n, _plane_pitch(n, n, 0), 0, run * sizes[k]) for k, n in enumerate(nbytes)]
-    if scan.reverse:  # a run begins with its last line
-        layouts = [replace(x, back=(run - 1) * n) for x, n in zip(layouts, sizes, strict=True)]
-    count = -(-scan.arrays.lines // (columns * together))
-    return Planes((), count, 1, columns, tuple(layouts), layouts[0] == layouts[-1], together)
+    each = pack // math.gcd(length, pack)
+    times = max(1, RUN // (each * length))
+    each *= times - (times % 2 == 0)
+    elements = LANES * each * length
+    nbytes = elements * (LANE_SHARES * sum(sizes[:-1]) + (0 if sizes[0] == sizes[-1] else sizes[-1]))
+    return _warps_of(scan, nbytes, table), pack, each, nbytes
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
-    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/subwarp_lines.cuh)."""
+    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/moments_scan.cuh)."""
     is_spread = op.type.startswith(("Var<", "Std<")) and op.type.endswith(", false>")
     return 8 * numbers if is_spread and op.out_bytes <= 4 else 0
 
@@ -258,6 +156,7 @@ def _column_vector(scan: Scan) -> int:
     return vector
 
 
+STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 # H200, CUDA 13.0, 4 GiB, 2026-11, in tiles and by sub-warps: sums of float32 (n, 200) 0.81 and 0.95, (n, 1000) 0.91 and
 # 0.96, [:, 1:-1] of (n, 514) 0.62 and 0.89, of float64 (n, 100) 0.70 and 0.95, of float16 (n, 256) 0.57 and 0.87; but
 # odd lines of float32, element by element, (n, 1023) 0.97 and 0.88, and lines of 8 KiB 0.96 and 0.75.
@@ -280,20 +179,21 @@ def subwarp_lines(scan: Scan) -> Plan | None:
     if together and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
         return None  # one line after another, in tiles, by packs
     lanes, run = _subwarp(length // pack, pack, sizes)
-    dims, subwarps = scan.line_dims or (Dim(1, 0),), LANES // lanes
-    gaps = scan.apart(dims[-1])
     pitches = [_pitch(length * n, lanes * run * n) for n in sizes]
-    layouts = [_layout(scan, k, gaps[k], length * n, pitches[k]) for k, n in enumerate(sizes)]
-    planes = Planes(dims[:-1], dims[-1].size, 1, 1, tuple(layouts), together)
-    nbytes, table = planes.share_bytes(subwarps), _table_bytes(op, lanes * run)
+    if together:  # results take the place of elements
+        pitches[-1] = 0
+    subwarps = LANES // lanes
+    nbytes = subwarps * (STAGED_SHARES * sum(pitches[:-1]) + pitches[-1])
+    table = _table_bytes(op, lanes * run)
     warps = _warps_of(scan, nbytes, table)
     if not warps:
         return None
-    flags = f"{flag(scan.exclusive)}, {flag(scan.reverse and pack > 1)}"
+    tiles = -(-arrays.lines // subwarps)
+    flags = f"{flag(scan.exclusive)}, {flag(scan.reverse)}"
     kind = f"SubwarpLineScan<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
+    members = words(scan, tiles=tiles, parts=run, units=pitches, walk=scan.line_dims)
     cost = "SubwarpLineScan, single" if pack == 1 else ""
-    waste = -(-planes.count // subwarps) * subwarps / planes.count  # of sequences with fewer lines than sub-warps
-    return planes.plan(scan, kind, subwarps, warps, warps * nbytes + table, run, chain=run, cost=cost, waste=waste)
+    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, run, cost)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -342,6 +242,61 @@ ENOUGH_PLANE_WARPS = 16
 MISALIGNED = 0.9  # shares that begin anywhere: a guess
 
 
+@dataclass(frozen=True)
+class PlaneLayout:
+    """The members of ``PlaneLayout`` (kernels/core/scan_task.cuh), of planes in one array."""
+
+    gap: int
+    nbytes: int
+    back: int
+    step: int
+    row: int
+    column: int
+    phase: int  # bytes, at most, from a multiple of 16 to the lowest byte
+
+    @property
+    def pitch(self) -> int:
+        """0 where planes are copied as they lie: nearly one after another, and not in the same banks."""
+        if 0 < self.gap <= 2 * self.nbytes and self.gap % (2 * PACK):
+            return 0
+        least = -(-(self.nbytes + self.phase) // PACK) * PACK
+        return least + PACK if least % (2 * PACK) == 0 else least
+
+    def copied(self, count: int) -> int:
+        """Bytes of so many planes that are copied."""
+        return count * self.nbytes if self.pitch else (count - 1) * self.gap + self.nbytes
+
+    def share(self, count: int) -> int:
+        """Bytes of shared memory for as many."""
+        return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
+
+    def words(self, share: int) -> list[int]:
+        """``share``: of shared memory, 0 where results take the place of elements."""
+        return [self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column]
+
+
+@dataclass(frozen=True)
+class Planes:
+    """The innermost axes, the scanned one among them, and the others: runs of planes ``gap`` bytes apart."""
+
+    runs: tuple[Dim, ...]
+    count: int  # of a run
+    rows: int
+    columns: int
+    layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
+    aligned_alike: bool  # every plane has one address, modulo 16, in both
+
+    @property
+    def lines(self) -> int:
+        """Of a plane."""
+        return self.rows * self.columns
+
+    @property
+    def in_place(self) -> bool:
+        """True where results take the place of elements."""
+        return self.layouts[0] == self.layouts[1] and self.aligned_alike
+
+
 def small_lines(scan: Scan) -> Plan | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
@@ -359,8 +314,21 @@ def small_lines(scan: Scan) -> Plan | None:
     use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
     if planes is None or use * MOST_WASTE < 1:
         return None
-    nbytes = warps * planes.share_bytes(count) + table
-    return planes.plan(scan, _small_lines(scan, warps, 1, False), count, warps, nbytes, waste=waste)
+    shares = [layout.share(count) for layout in planes.layouts]
+    if planes.in_place:
+        shares[1] = 0
+    of_run = -(-planes.count // count)
+    tiles = of_run * math.prod(dim.size for dim in planes.runs)
+    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(scan.exclusive)}>>"
+    nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
+    step = Step(name, min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
+    layouts = [word for each, share in zip(planes.layouts, shares, strict=True) for word in each.words(share)]
+    members = (
+        packed(tiles, length, planes.count, count, planes.rows, planes.columns, *layouts)
+        + struct.pack("2d", *op.option)
+        + packed(*div_words(of_run), *walk_words(planes.runs))
+    )
+    return Plan((step,), members, starts=scan.starts, waste=waste)
 
 
 def _planes(scan: Scan) -> Iterator[Planes]:
@@ -377,8 +345,7 @@ def _planes(scan: Scan) -> Iterator[Planes]:
         if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
             rows, columns = _rows_and_columns(inner)
             alike = phases[0] == phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
-            in_place = one == other and alike
-            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), in_place)
+            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), alike)
 
 
 def _rows_and_columns(inner: Sequence[Dim]) -> Sequence[Dim]:
@@ -392,7 +359,7 @@ def _plane_layout(scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]
     span = (scan.length - 1) * abs(scan.steps[k]) + sum((dim.size - 1) * scan.apart(dim)[k] for dim in inner)
     row, column = (scan.apart(dim)[k] for dim in _rows_and_columns(inner))
     phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]
-    return _layout(scan, k, gaps[-1], span + size, _plane_pitch(gaps[-1], span + size, phase), row, column)
+    return PlaneLayout(gaps[-1], span + size, scan.starts[k], scan.steps[k], row, column, phase)
 
 
 def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
@@ -406,8 +373,9 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
     most = min(planes.count, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
-        warps = _warps_of(scan, planes.share_bytes(count), table)
-        if warps < ENOUGH:
+        one, other = (layout.share(count) for layout in planes.layouts)
+        warps = _warps_of(scan, STAGED_SHARES * one + (0 if planes.in_place else other), table)
+        if not warps:
             break
         lines, useful = count * planes.lines, count * elements * sum(sizes)
         memory = useful / (planes.layouts[0].copied(count) + count * elements * sizes[1])

@@ -43,7 +43,7 @@ struct RowLayout {
     i64 column_step;  // bytes from one column to the next; 0: all columns take one element
     i64 low, high;    // bytes that the operand owns, relative to its first element
     u64 joined;
-    u64 share;        // bytes of shared memory for a warp's rows; 0: results take the place of elements
+    u64 share;        // bytes of shared memory for a warp's rows
     u64 hop;          // whole rows that 32 packs of 16 bytes fill in shared memory
     u64 inverse;      // of a row's packs, times 2^16, rounded up
     i64 more;         // bytes of an element less those to the next column
@@ -67,24 +67,25 @@ struct Strips : ScanArrays {
     Walk plane;           // where planes begin in the operands and, in bytes, in the results
 };
 
-// How the planes of a scan of short lines lie: as rows do, each of so many bytes.
-struct PlaneLayout : RowLayout {
-    i64 bytes, back;      // that a plane spans; from its lowest byte to its first element in the order of the scan
-    i64 element_step;     // bytes from one element of a line to the next, in the order of the scan
-    i64 line_row, line_column;  // bytes from one run of lines to the next
+// How the planes of a scan of short lines lie: in memory, and in shared memory where their bytes have the address, modulo 16, that
+// they have in memory.
+struct PlaneLayout {
+    i64 gap;          // bytes in memory from a plane to the next
+    i64 bytes, back;  // that a plane spans; from its lowest byte to its first element in the order of the scan
+    i64 pitch;        // bytes in shared memory from a plane to the next; 0: planes lie there as they do in memory
+    i64 share;        // bytes of shared memory for the planes of a share; 0: results take the place of elements
+    i64 step;         // bytes from one element of a line to the next, in the order of the scan
+    i64 row, column;  // bytes from one line to the next
 };
 
 // A scan of short lines, of which whole planes are copied into shared memory.
 struct SmallLines : ScanArrays {
     u64 tiles;            // shares: planes that a warp takes together
-    u64 lines, length;    // length: elements of a line
-    u64 together;         // lines one after another that a lane takes as a run; in a plane there are rows and columns of such runs
-    u64 part;             // elements of a line that each lane of a sub-warp takes
-    u64 planes, most;     // of a sequence, in which they follow one another by one gap; of a share
-    u64 rows, columns;
-    u64 per_plane, per_row;  // 2^32 over the runs of a plane, and of a row, rounded up
-    PlaneLayout a_planes, b_planes, results;
+    u64 length;           // elements of a line
+    u64 planes, most;     // of a run, in which they follow one another by one step; of a share
+    u64 rows, columns;    // of lines in a plane
+    PlaneLayout in, results;
     f64 option[2];
-    Div by_shares;        // of a sequence
-    Walk sequence;        // where sequences begin in the operands and, in bytes, in the results
+    Div by_shares;        // of a run
+    Walk run;             // where runs begin in the operand and, in bytes, in the results
 };

@@ -84,16 +84,47 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     }
     GR_HD bool is_inner(const TileLocation& location) const { return location.low == 0 && location.high == elements(); }
 
-    // All threads of a warp group call, for its share.
+    // All threads of a warp group call. Each fetches the packs of 16 bytes that it drains.
     GR_HD void fetch(const TileLocation& location, u32 stage) const {
-        const u32 size = sizeof(In), bytes = share() * size, from = warp_group * bytes;
-        fetch_packs<lanes, 4>(tile(stage) + from, location.a + from, group_thread, bytes,
-                              within((i64)location.low * size - from, bytes), within((i64)location.high * size - from, bytes));
+        u8* const to = tile(stage);
+        const u32 bytes = (warp_group + 1) * share() * (u32)sizeof(In);
+        const u32 mine = warp_group * share() * (u32)sizeof(In) + group_thread * 16;
+        const u32 begin = location.low * (u32)sizeof(In), end = location.high * (u32)sizeof(In);
+        if (is_inner(location)) {
+#pragma unroll 4
+            for (u32 at = mine; at < bytes; at += lanes * 16) copy_async(to + at, location.a + at);
+            return;
+        }
+#pragma unroll 1
+        for (u32 at = mine; at < bytes; at += lanes * 16) {
+            if (at >= begin) {
+                copy_async_part(to + at, location.a + at, at + 16 <= end ? 16 : at < end ? end - at : 0);
+                continue;
+            }
+#pragma unroll 1
+            for (u32 byte = at; byte < at + 16; byte++)
+                if (byte >= begin && byte < end) to[byte] = location.a[byte];
+        }
     }
     GR_HD void drain(const TileLocation& location, u32 stage) const {
-        const u32 size = sizeof(Out), bytes = share() * size, from = warp_group * bytes;
-        drain_packs<lanes, 4>(results(stage) + from, location.out + from, group_thread, bytes,
-                              within((i64)location.low * size - from, bytes), within((i64)location.high * size - from, bytes));
+        const u8* const from = results(stage);
+        const u32 bytes = (warp_group + 1) * share() * (u32)sizeof(Out);
+        const u32 mine = warp_group * share() * (u32)sizeof(Out) + group_thread * 16;
+        const u32 begin = location.low * (u32)sizeof(Out), end = location.high * (u32)sizeof(Out);
+        if (is_inner(location)) {
+#pragma unroll 4
+            for (u32 at = mine; at < bytes; at += lanes * 16)
+                __stcs((uint4*)(location.out + at), *(const uint4*)(from + at));
+            return;
+        }
+#pragma unroll 1
+        for (u32 at = mine; at < bytes; at += lanes * 16) {
+            if (at >= begin && at + 16 <= end) __stcs((uint4*)(location.out + at), *(const uint4*)(from + at));
+            else
+#pragma unroll 1
+                for (u32 byte = at; byte < at + 16; byte++)
+                    if (byte >= begin && byte < end) location.out[byte] = from[byte];
+        }
     }
 
     // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which

@@ -102,8 +102,7 @@ template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* op
 }
 
 // Packs replaced by their running sums, where all elements are finite: their bits are shifted (exponent_shift.cuh).
-template <class Op, class Emit, int V> struct FiniteSums { static const bool exists = false; };
-template <class Map, class Emit, int V> struct FiniteSums<Sum<Map, f64>, Emit, V> {
+template <class Map, class Emit, int V> struct FiniteSums {
     typedef typename Map::In T;
     typedef typename Emit::Out Out;
     static const bool exists = ADDS_FLOATS<Map> || (ADDS_HALVES<Map> && V % 2 == 0 && IsSame<Out, T>::yes);

@@ -32,7 +32,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     struct SharedScratch {
         State total[STATE_SLOTS][Warps];  // by rounds: of each warp's share
         Value prefix[STATE_SLOTS][Warps];
-        u32 misaligned[STAGES][Strided ? Warps : 1];  // bytes by which a share that was fetched is shifted
+        // Bytes by which a share that was fetched is shifted; after its folding, whether no element was left out.
+        u32 misaligned[STAGES][Strided || skips ? Warps : 1];
         TileRing<TileLocation> ring;
     };
 
@@ -66,37 +67,36 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const i64 first = share_of(location.tile), low = (i64)task.lead, high = (i64)task.positions;
         if constexpr (Strided) {
             const ShareStart<Share::elements> start(task, first);
-            u32 misaligned = fetch_units<&Offset::a, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
+            u32 misaligned =
+                fetch_units<false, Share::elements, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
             if constexpr (Share::size_b > 0)
-                misaligned |= 16 * fetch_units<&Offset::b, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start);
+                misaligned |=
+                    fetch_units<true, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start) * 16;
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
-        const u32 begin = within(low - first, Share::elements), end = within(high - first, Share::elements);
-        const auto fetch_some = [&](u8* to, const u8* from, int bytes, int size) {
-            fetch_packs<32, Run>(to, from + (first - low) * size, lane, bytes, begin * size, end * size);
-        };
-        fetch_some(share_a(stage), task.a, Share::bytes_a, Share::size_a);
-        if constexpr (Share::size_b > 0) fetch_some(share_b(stage), task.b, Share::bytes_b, Share::size_b);
+        const u8* a = task.a - low * Share::size_a;
+        fetch_packs<Share::elements, Share::size_a>(share_a(stage), a, first, low, high);
+        if constexpr (Share::size_b > 0)
+            fetch_packs<Share::elements, Share::size_b>(share_b(stage), task.b - low * Share::size_b, first, low, high);
     }
     // The first element of a share in the order of the scan.
     GR_HD In first_element(u32 stage) const { return ((const In*)share_a(stage))[Reverse ? Share::elements - 1 : 0]; }
     GR_HD void realign(u32 stage) const {
         if constexpr (Strided) {
             const u32 misaligned = scratch().misaligned[stage][warp], first = misaligned % 16, second = misaligned / 16;
-            if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);
+            if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);
             if constexpr (Share::size_b > 0)
-                if (second) ContiguousSpan<Share::elements, Share::size_b>::realign(share_b(stage), second);
+                if (second) ContiguousSpan<true, Share::elements, Share::size_b>::realign(share_b(stage), second);
         }
     }
     GR_HD void drain(u64 tile, u32 stage) const {
-        const i64 first = share_of(tile);
+        const i64 low = (i64)task.lead;
         if (Strided && task.unit_out)
-            return drain_units<Share::elements, Share::size_out>(task, task.unit_out, results(stage), (u8*)task.out, first,
-                                                                 {task, first});
-        const i64 low = (i64)task.lead - first, high = (i64)task.positions - first;  // elements of the share
-        drain_packs<32, Run>(results(stage), (u8*)task.out - low * Share::size_out, lane, Share::bytes_out,
-                             within(low, Share::elements) * Share::size_out, within(high, Share::elements) * Share::size_out);
+            return drain_units<Share::elements, Share::size_out>(task, task.unit_out, results(stage), (u8*)task.out,
+                                                                  share_of(tile), {task, share_of(tile)});
+        drain_packs<Share::elements, Share::size_out>(results(stage), (u8*)task.out - low * Share::size_out, share_of(tile),
+                                                      low, (i64)task.positions);
     }
 
     // True where no line begins or ends in a share, all of whose positions are elements. Found by the tile's number, without a
@@ -116,15 +116,14 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             if constexpr (Lines) return Running::of(warp_scan<Op, 32>(own), false);
             state = Running::of(own, false);
         } else {
-            state = run.fold_ends(at, run.elements_of(first));
+            state = Lines && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
         }
         return scan_warp_states<Op, Running>(state);
     }
-    // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; it was folded at less cost,
-    // since all its elements are finite or, where some may be left out, none is.
+    // A lane's prefix within its warp, and what is known of the share: no line begins or ends in it; all its elements are finite.
     struct PendingState {
         State before;
-        bool even, at_less_cost;
+        bool even, finite;
     };
     // All lanes of a warp call. Replaces the warp's share by results, behind the warp's prefix and the lane's within it.
     GR_HD void write_share(i64 first, u32 stage, u32 slot, PendingState pending) const {
@@ -132,12 +131,12 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const Lane run = lane_run(stage);
         const Value value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
         if constexpr (Lane::assumes_finite)
-            if (pending.at_less_cost) return run.write_finite(value);
+            if (pending.finite) return run.write_finite(value);
         // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
         const bool even = Lines ? pending.even : is_inner(first);
         const Cursor at = Lines && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) {
-            if (even && (!skips || pending.at_less_cost)) {
+            if (even && (!skips || scratch().misaligned[stage][warp])) {
                 const Value own = Running::value(pending.before);
                 const ShiftedPowerSums<Op> fold(first_element(stage));
                 __syncwarp();  // results may take the elements' place
@@ -146,15 +145,21 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             }
         }
         if (even) return run.write_even(value, at.index);
-        run.write_ends(at, run.elements_of(first), value);
+        if constexpr (Lines)
+            if (is_inner(first)) return run.write_ends(at, value);
+        run.write_part(first, at, value);
     }
 
     // Positions without elements before the first element in the order of the scan.
     GR_HD u64 lead() const { return Reverse ? task.tiles * tile_elements - task.positions : task.lead; }
+    GR_HD u64 elements_before(u64 tile) const {
+        const u64 first = tile * tile_elements;
+        return first > lead() ? first - lead() : 0;
+    }
     // Which tiles count for a tile's prefix.
     GR_HD LookBackRange range_of(u64 tile) const {
         if (!Lines) return {0, false, false};
-        const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = first > lead() ? first - lead() : 0;
+        const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = elements_before(tile);
         u64 end = first + tile_elements - lead();
         if (end > elements) end = elements;
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, head = line * task.length;
@@ -178,10 +183,11 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                 for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
                 const typename ShiftedPowerSums<Op>::SumState through = fold.through();
                 const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
+                if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;
                 if (whole) {
                     if (lane == 31)
                         scratch().total[slot][warp] = Running::of(fold.template state_of<Share::elements>(through), false);
-                    return {Running::of(fold.packed(fold.before(through)), false), even, true};
+                    return {Running::of(fold.packed(fold.before(through)), false), even, false};
                 }
             }
         }

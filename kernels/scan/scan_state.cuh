@@ -65,7 +65,10 @@ template <class Real, bool SkipNan>
 struct ScanStep<ComplexStd<Real, SkipNan>> : ScanStep<ComplexMoments<Real, SkipNan>> {};
 
 // Elements whose variances have few digits: sums about one mean in binary64 have more than enough.
-template <class T> struct FewDigits { static const bool yes = ExponentShiftedBits<T>::exists; };
+template <class T> struct FewDigits { static const bool yes = false; };
+template <> struct FewDigits<half> { static const bool yes = true; };
+template <> struct FewDigits<bfloat16> { static const bool yes = true; };
+template <> struct FewDigits<f32> { static const bool yes = true; };
 
 // Operators whose states keep the position of an element: scans tell them each element's index in its line.
 template <class Op> struct Indexed : Op {};

@@ -1,164 +1,432 @@
-// Scans short lines without anything passing between lanes: a warp copies whole planes of them as they lie in memory, with what
-// lies between their elements, and a lane takes one line at a time, or a run of lines that lie one after another.
+// Scans short lines without anything passing between lanes: a lane takes whole lines of a warp's share, those that lie one after
+// another, or at any strides in small planes.
 #pragma once
+#include "../core/copy.cuh"
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "column_ops.cuh"
+#include "moments_scan.cuh"
 #include "pack_scan.cuh"
 #include "reciprocal_table.cuh"
-#include "row_staging.cuh"
 #include "scan_state.cuh"
 #include "warp_share.cuh"
 
-// Lines on their way through shared memory. Runs of lines begin at multiples of V elements, and have as many. Reverse: lines that
-// lie one after another are scanned from the last one's end on. H200, 2026-11: with two shares on their way at once, and fewer
-// warps therefore, 0.71 of a copy for 0.96 of float16 (n, 100), 0.96 for 0.99 of float32.
-template <class Op, class Emit, int Warps, int V, bool Reverse> struct StagedLines {
+// Lines one after another.
+
+// An array's share of 32 runs, a run a lane, in shared memory. Where a run has an even number of packs, lanes would conflict in few
+// banks: packs are swizzled within groups of a power of two, differently in each of the runs that would conflict.
+struct RunLayout {
+    u32 run, packs, hop;  // bytes of a run; packs of 16; whole runs that 32 of them fill
+    u32 mask, down;       // of the swizzle: the bits of an address that change; how far a run's number is shifted down
+    GR_HD RunLayout(u32 elements, u32 size) : run(elements * size), packs(run / 16), hop(packs > 0 ? 32 / packs : 0) {
+        const u32 power = run % 16 ? 1 : packs % 8 == 0 ? 8 : packs & (0 - packs);
+        mask = (power - 1) * 16;
+        down = power == 8 ? 0 : power == 4 ? 1 : 2;
+    }
+    GR_HD u32 bytes() const { return 32 * run; }
+    // Where a byte of a run lies, counted from the share's start.
+    GR_HD u32 swizzle(u32 number) const { return number * 16 >> down & mask; }
+    GR_HD u32 place(u32 number, u32 byte) const { return number * run + (byte ^ swizzle(number)); }
+
+    // All lanes of a warp call. Calls move(byte in shared memory, byte in memory) for each pack.
+    template <class Move> GR_HD void each(u32 count, Move move) const {
+        const u32 lane = threadIdx.x % 32;
+        u32 at = lane * 16;
+        if (mask == 0) {
+#pragma unroll 4
+            for (; at < count; at += 512) move(at, at);
+            return;
+        }
+        const u32 skip = 32 - hop * packs;  // from a lane's pack to its next one: runs, and packs
+        u32 number = lane / packs, pack = lane - number * packs;
+#pragma unroll 4
+        for (; at < count; at += 512) {
+            move(at ^ swizzle(number), at);
+            const bool wraps = pack + skip >= packs;
+            number += hop + wraps;
+            pack += skip - (wraps ? packs : 0);
+        }
+    }
+};
+
+// Every array begins at a multiple of 16 bytes, and runs at multiples of V elements.
+template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> struct LaneLineScan : ShareWork<Warps> {
     typedef typename Op::In In;
+    typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out);
-    static const int warps = Warps, N = V > 1 ? V : 4;  // elements that are taken at once while their line goes on
+    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b;
+    static const bool in_place = sizeof(Out) == size_a;  // results take the place of elements
+    // H200, 2026-11: with two, and fewer warps therefore, 0.71 of a copy for 0.96 of float16 (n, 100), 0.96 for 0.99 of float32.
+    static const int ahead = 1;
+    const Scan& task;
+    const u32 lane, each, elements;  // lines of a lane, and their elements
+    const RunLayout runs_a, runs_b, runs_out;
+    u8 *const stages, *const results;  // of this warp
+    GR_HD LaneLineScan(const Scan& scan)
+        : task(scan), lane(threadIdx.x % 32), each((u32)scan.parts), elements((u32)(scan.parts * scan.length)),
+          runs_a(elements, size_a), runs_b(elements, size_b), runs_out(elements, sizeof(Out)),
+          stages(GR_SHARED + threadIdx.x / 32 * bytes()), results(stages + (ahead + 1) * stage_bytes()) {}
+
+    GR_HD u32 stage_bytes() const { return runs_a.bytes() + (size_b ? runs_b.bytes() : 0); }
+    GR_HD u32 bytes() const { return (ahead + 1) * stage_bytes() + (in_place ? 0 : runs_out.bytes()); }
+    GR_HD u8* share_a(u32 stage) const { return stages + stage * stage_bytes(); }
+    GR_HD u8* share_b(u32 stage) const { return share_a(stage) + runs_a.bytes(); }
+    GR_HD u8* share_out(u32 stage) const { return in_place ? share_a(stage) : results; }
+    // The first element of a share, and how many elements of it exist.
+    GR_HD u64 first_of(u64 share) const { return share * 32 * elements; }
+    GR_HD u32 count_of(u64 share) const {
+        const u64 left = task.lines * task.length - first_of(share);
+        return left < 32 * elements ? (u32)left : 32 * elements;
+    }
+
+    static GR_HD void fetch(const RunLayout& runs, u8* to, const u8* from, u32 count) {
+        const u32 whole = count / 16 * 16;
+        runs.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
+        const u32 rest = whole + lane_of(), run = rest / runs.run;  // bytes of the last share
+        if (rest < count) to[rest ^ runs.swizzle(run)] = from[rest];
+    }
+    static GR_HD u32 lane_of() { return threadIdx.x % 32; }
+    GR_HD void fetch(u64 share, u32 stage) const {
+        fetch(runs_a, share_a(stage), task.a + first_of(share) * size_a, count_of(share) * size_a);
+        if constexpr (size_b > 0) fetch(runs_b, share_b(stage), task.b + first_of(share) * size_b, count_of(share) * size_b);
+    }
+    GR_HD void drain(u64 share, u32 stage) const {
+        const u8* from = share_out(stage);
+        u8* to = (u8*)task.out + first_of(share) * sizeof(Out);
+        const u32 count = count_of(share) * sizeof(Out), whole = count / 16 * 16;
+        runs_out.each(whole, [&](u32 place, u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + place)); });
+        const u32 rest = whole + lane, run = rest / runs_out.run;
+        if (rest < count) to[rest] = from[rest ^ runs_out.swizzle(run)];
+    }
+
+    GR_HD State start_of(u64 line) const { return task.carry ? LineEnds<Op>::before(task, line) : Op::identity(); }
+    // How far a lane is: its line, how many elements are left of it, and the state before them.
+    struct Walk {
+        u64 line;
+        u32 left;  // elements of the line
+        State state;
+    };
+    // Called where the line before has ended.
+    GR_HD void begin_line(Walk& walk, u64 first, u32 lines) const {
+        walk.left = (u32)task.length;
+        walk.state = task.carry && walk.line - first < lines ? start_of(walk.line) : Op::identity();
+    }
+    GR_HD void end_line(Walk& walk, u64 first, u32 lines) const {
+        if (task.totals) LineEnds<Op>::keep(task, walk.line, walk.state);
+        walk.line += Reverse ? -1 : 1;
+        begin_line(walk, first, lines);
+    }
+    GR_HD Out one(Walk& walk, const In& x) const { return scan_one<Op, Emit, Exclusive>(walk.state, x, task.option); }
+    // Elements that are taken at once while their line goes on: a pack, or single ones.
+    static const int N = V > 1 ? V : 4;
+    typedef PackScan<Op, Emit, N> Packs;
+    static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !ShiftedPowerSums<Op>::skips;
+    typedef typename Conditional<by_packs, Packs, ElementwiseScan>::type By;
+    // This lane's elements from one on.
+    template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
+        Pack<In, Count> from;
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            const u32 first = at + i * V;
+            const u8 *a = share_a(stage) + runs_a.place(lane, first * size_a), *b = a;
+            if (size_b) b = share_b(stage) + runs_b.place(lane, first * size_b);
+            const Pack<In, V> pack = PackReader<In, V>::of(a, b, 0);
+#pragma unroll
+            for (int j = 0; j < V; j++) from.at[i * V + j] = pack.at[j];
+        }
+        return from;
+    }
+    template <int Count> GR_HD void put(u32 stage, u32 at, const Pack<Out, Count>& to) const {
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            Pack<Out, V> pack;
+#pragma unroll
+            for (int j = 0; j < V; j++) pack.at[j] = to.at[i * V + j];
+            put_pack<Out, V>(share_out(stage) + runs_out.place(lane, (at + i * V) * sizeof(Out)), pack);
+        }
+    }
+    // Takes N elements of a line that does not end before the last of them: no checks in between.
+    GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
+        const Pack<In, N> from = take<N>(stage, place);
+        Pack<Out, N> to;
+        if constexpr (by_packs) {
+            by.run(from, to);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++) to.at[Reverse ? N - 1 - i : i] = one(walk, from.at[Reverse ? N - 1 - i : i]);
+        }
+        put<N>(stage, place, to);
+        walk.left -= N;
+    }
+    // Takes V elements among which lines may end. Without totals and carries an end takes no branch.
+    GR_HD void take_ends(Walk& walk, u32 stage, u32 place, u64 first) const {
+        const Pack<In, V> from = take<V>(stage, place);
+        Pack<Out, V> to;
+        if (task.totals || task.carry) {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
+                if (--walk.left == 0) end_line(walk, first, each);
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
+                const bool ends = --walk.left == 0;
+                walk.state = ends ? Op::identity() : walk.state;
+                walk.left = ends ? (u32)task.length : walk.left;
+            }
+        }
+        put<V>(stage, place, to);
+    }
+    // Replaces this lane's elements by results, where all of its lines exist.
+    GR_HD void walk_all(u64 share, u32 stage) const {
+        const u64 first = (share * 32 + lane) * each;
+        Walk walk = {Reverse ? first + each - 1 : first, (u32)task.length, Op::identity()};
+        begin_line(walk, first, each);
+        By by(walk.state, task.option);
+#pragma unroll 1
+        for (u32 at = 0; at < elements;) {
+            if (walk.left >= N) {
+                take_on(walk, by, stage, Reverse ? elements - N - at : at);
+                at += N;
+                if (walk.left > 0) continue;
+                if constexpr (by_packs) walk.state = by.now();
+                end_line(walk, first, each);
+            } else {
+                if constexpr (by_packs) walk.state = by.now();
+                take_ends(walk, stage, Reverse ? elements - V - at : at, first);
+                at += V;
+            }
+            by = By(walk.state, task.option);
+        }
+    }
+    // The same where some lines may not exist.
+    GR_HD void walk_some(u64 share, u32 stage) const {
+        const u64 first = (share * 32 + lane) * each;
+        if (first >= task.lines) return;
+        const u32 lines = task.lines - first > each ? each : (u32)(task.lines - first);
+        const u32 packs = elements / V, there = lines * (u32)task.length;
+        Walk walk = {Reverse ? first + lines - 1 : first, (u32)task.length, Op::identity()};
+        begin_line(walk, first, lines);
+#pragma unroll 1
+        for (u32 k = 0; k < packs; k++) {
+            const u32 at = (Reverse ? packs - 1 - k : k) * V;
+            if (at >= there) continue;
+            const Pack<In, V> from = take<V>(stage, at);
+            Pack<Out, V> to;
+#pragma unroll
+            for (int i = 0; i < V; i++) {
+                const int j = Reverse ? V - 1 - i : i;
+                if (at + j >= there) continue;
+                to.at[j] = one(walk, from.at[j]);
+                if (--walk.left == 0) end_line(walk, first, lines);
+            }
+            put<V>(stage, at, to);
+        }
+    }
+
+    typedef WholeLineVariance<Op, Emit> WholeLine;
+    static const bool whole_lines = !Exclusive && WholeLine::exists;
+    struct CountReciprocal { f64 count, part; };  // of a number of elements
+    GR_HD CountReciprocal* parts() const { return (CountReciprocal*)(GR_SHARED + Warps * bytes()); }
+    // All threads of the block call, before all else. One block barrier, where there is a table.
+    GR_HD void prepare() const {
+        if constexpr (whole_lines) {
+            for (u32 i = threadIdx.x; i < task.length; i += 32 * Warps)
+                parts()[i] = {(f64)(i + 1), WholeLine::part_of(i + 1, task.option)};
+            __syncthreads();
+        }
+    }
+    // Replaces this lane's elements by results, where all of its lines exist, without carries and totals. Lines end at the same
+    // element in all lanes.
+    GR_HD void walk_whole_lines(u32 stage) const {
+        const u32 length = (u32)task.length;
+        u32 number = 0;  // elements of a line that are taken
+        WholeLine by;
+#pragma unroll 1
+        for (u32 at = 0; at < elements;) {
+            if (number > 0 && number + N <= length) {
+                take_whole_line<N, false>(by, number, stage, Reverse ? elements - N - at : at);
+                at += N;
+            } else {
+                take_whole_line<V, true>(by, number, stage, Reverse ? elements - V - at : at);
+                at += V;
+            }
+        }
+    }
+    // Ends: lines may begin and end among the elements.
+    template <int Count, bool Ends> GR_HD void take_whole_line(WholeLine& by, u32& number, u32 stage, u32 place) const {
+        const Pack<In, Count> from = take<Count>(stage, place);
+        const CountReciprocal* const part = parts();
+        f64 variances[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const int j = Reverse ? Count - 1 - i : i;
+            const CountReciprocal with = part[Ends ? number : number + i];
+            if (Ends && number == 0) by = WholeLine(from.at[j]);
+            by.take(from.at[j]);
+            variances[j] = by.variance(with.count, with.part);
+            if (Ends && ++number == (u32)task.length) number = 0;
+        }
+        if (!Ends && (number += Count) == (u32)task.length) number = 0;
+        Pack<Out, Count> to;
+        VarianceResults<Op, Out>::of(variances, to);
+        put<Count>(stage, place, to);
+    }
+
+    GR_HD void walk(u64 share, u32 stage) const {
+        if constexpr (whole_lines)
+            if (!task.carry && !task.totals && count_of(share) == 32 * elements) return walk_whole_lines(stage);
+        if (count_of(share) == 32 * elements) walk_all(share, stage);
+        else walk_some(share, stage);
+    }
+};
+
+// Lines in small planes, at any strides: a warp copies whole planes as they lie in memory, with what lies between their elements,
+// and a lane takes one of their lines at a time. Results lie one after another.
+
+// Planes of a share, copied all at once or, where `pitch` is given, each by itself.
+struct StagedPlanes {
+    const PlaneLayout& layout;
+    const u32 count;
+    const u8* const low;   // the lowest byte in memory of what is copied first
+    const i32 begin, hop;  // in shared memory: the first plane's first element, and from one plane to the next
+    GR_HD StagedPlanes(const PlaneLayout& planes, const u8* first, u32 many)
+        : layout(planes), count(many),
+          low(first - planes.back), begin((i32)planes.back + (i32)lead()), hop((i32)(planes.pitch ? planes.pitch : planes.gap)) {}
+    GR_HD u32 lead() const { return (u32)(u64)low % 16; }
+    // Where planes are copied each by itself, each has an alignment of its own: bytes that one lies behind `begin` and its hops.
+    GR_HD i32 shift(u32 plane) const {
+        return layout.pitch && layout.gap % 16 ? (i32)((u64)(low + plane * layout.gap) % 16) - (i32)lead() : 0;
+    }
+
+    // All lanes of a warp call. Calls whole(place in shared memory, pack of 16 bytes in memory) for all packs that are of the planes,
+    // and part(place, pack, begin, end) for those of which some bytes are.
+    template <class Whole, class Part> GR_HD void each(Whole whole, Part part) const {
+        const u32 lane = threadIdx.x % 32;
+        if (layout.pitch == 0) {
+            const u32 end = lead() + (u32)layout.bytes + (count - 1) * (u32)layout.gap;
+            const u32 last = end / 16 * 16;
+            const u8* const from = low - lead();
+#pragma unroll 4
+            for (u32 at = (lead() ? 16 : 0) + lane * 16; at < last; at += 512) whole(at, from + at);
+            if (lead() && lane == 0) part(0, from, lead(), end < 16 ? end : 16);
+            if (end > last && lane == 1 && (last > 0 || !lead())) part(last, from + last, 0, end - last);
+            return;
+        }
+        const u32 bytes = (u32)layout.bytes, pitch = (u32)layout.pitch;
+        const bool even = layout.gap % 16 == 0 && bytes % 16 == 0 && lead() == 0;
+        const u32 packs = even ? bytes / 16 : (bytes + 30) / 16, all = count * packs;
+        const u32 next = 32 / packs, skip = 32 - next * packs;  // from a lane's pack to its next one: planes, and packs
+        u32 plane = lane / packs, pack = lane - plane * packs;
+#pragma unroll 4
+        for (u32 at = lane; at < all; at += 32) {
+            const u8* const from = low + plane * layout.gap;
+            if (even) {
+                whole(plane * pitch + pack * 16, from + pack * 16);
+            } else {
+                const u32 before = (u32)(u64)from % 16, begin = pack ? 0 : before, end = before + bytes - pack * 16;
+                if (begin == 0 && (i32)end >= 16) whole(plane * pitch + pack * 16, from - before + pack * 16);
+                else if ((i32)end > 0) part(plane * pitch + pack * 16, from - before + pack * 16, begin, end < 16 ? end : 16);
+            }
+            const bool wraps = pack + skip >= packs;
+            plane += next + wraps;
+            pack += skip - (wraps ? packs : 0);
+        }
+    }
+};
+
+template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan : ShareWork<Warps, SmallLines> {
+    typedef typename Op::In In;
+    typedef typename Op::State State;
+    typedef typename Emit::Out Out;
+    typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
+    // No ops that assume finite elements: nothing is folded before, by which that could be checked. Where there is a table, this is
+    // for lines with carries alone.
+    typedef typename Conditional<Tables::uses_table || ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
+                                 ColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
+    static const int ahead = 2;
+    static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
+    // One of a share's lines.
+    struct Line {
+        u32 plane, row, column;
+        GR_HD Line(u32 number, u32 rows, u32 columns)
+            : plane(number / (rows * columns)), row(number % (rows * columns) / columns), column(number % columns) {}
+    };
+    // Where a lane's lines begin in shared memory, from one to the next, but for the shift of their plane.
+    struct Places {
+        i32 at, step, row_wrap, plane_wrap;  // bytes, and how many more where a row of lines ends, and a plane
+        GR_HD Places(const StagedPlanes& planes, const Line& first, const Line& hop, u32 rows, u32 columns)
+            : at(planes.begin + of(planes, first)), step(of(planes, hop)),
+              row_wrap((i32)planes.layout.row - (i32)columns * (i32)planes.layout.column),
+              plane_wrap(planes.hop - (i32)rows * (i32)planes.layout.row) {}
+        static GR_HD i32 of(const StagedPlanes& planes, const Line& line) {
+            return (i32)line.plane * planes.hop + (i32)line.row * (i32)planes.layout.row + (i32)line.column * (i32)planes.layout.column;
+        }
+        GR_HD void move(bool ends_row, bool ends_plane) { at += step + (ends_row ? row_wrap : 0) + (ends_plane ? plane_wrap : 0); }
+    };
     const SmallLines& task;
-    const u32 lane, length;
-    GR_HD StagedLines(const SmallLines& scan) : task(scan), lane(threadIdx.x % 32), length((u32)scan.length) {}
+    const u32 lane, rows, columns;
+    const Line first, hop;  // this lane's first line, and from one of its lines to the next
+    u8 *const stages, *const results;  // of this warp
+    GR_HD SmallLineScan(const SmallLines& scan)
+        : task(scan), lane(threadIdx.x % 32), rows((u32)scan.rows), columns((u32)scan.columns), first(lane, rows, columns),
+          hop(32, rows, columns), stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * scan.in.share + scan.results.share)),
+          results(stages + (ahead + 1) * scan.in.share) {}
 
-    // Positions are bytes from the start of shared memory.
-    GR_HD u32 stage_bytes() const { return (u32)(task.a_planes.share + task.b_planes.share); }
-    GR_HD u32 bytes() const { return 2 * stage_bytes() + (u32)task.results.share; }  // of a warp
-    GR_HD u32 share_a(u32 stage) const { return threadIdx.x / 32 * bytes() + stage * stage_bytes(); }
-    GR_HD u32 share_b(u32 stage) const { return share_a(stage) + (u32)task.a_planes.share; }
-    GR_HD u32 share_out(u32 stage) const { return share_a(task.results.share ? 2 : stage); }
-    GR_HD u8* table() const { return GR_SHARED + Warps * bytes(); }  // behind what warps have
-
-    // Where a share's first plane begins, and what there is of it.
+    GR_HD u8* share_in(u32 stage) const { return stages + stage * task.in.share; }
+    GR_HD u8* share_out(u32 stage) const { return task.results.share ? results : share_in(stage); }
+    // Where a share's first plane begins, and how many planes it has.
     struct Location {
-        u64 line;  // its first
-        u32 planes, lines;
-        const u8 *a, *b;
+        u64 plane;  // counted through all runs
+        u32 count;
+        const u8* a;
         u8* out;
     };
     GR_HD Location location_of(u64 share) const {
-        u64 sequence = 0;
+        u64 run = 0;
         Offset at = {0, 0, 0};
         if (task.by_shares.size < task.tiles) {
-            sequence = task.by_shares.size > 1 ? task.by_shares.of(share) : share;
-            at = task.sequence.at(sequence);
+            run = task.by_shares.size > 1 ? task.by_shares.of(share) : share;
+            at = task.run.at(run);
         }
-        const u64 plane = (share - sequence * task.by_shares.size) * task.most, left = task.planes - plane;
-        const u64 planes = left < task.most ? left : task.most, each = task.rows * task.columns * task.together;
-        const u64 line = (sequence * task.planes + plane) * each, rest = task.lines - line;
-        const u32 lines = (u32)(rest < planes * each ? rest : planes * each);
-        return {line, (u32)planes, lines, task.a + at.a + (i64)plane * task.a_planes.step,
-                task.b + at.b + (i64)plane * task.b_planes.step, (u8*)task.out + at.c + (i64)plane * task.results.step};
+        const u64 plane = (share - run * task.by_shares.size) * task.most, left = task.planes - plane;
+        return {run * task.planes + plane, left < task.most ? (u32)left : (u32)task.most, task.a + at.a + (i64)plane * task.in.gap,
+                (u8*)task.out + at.c + (i64)plane * task.results.gap};
     }
-    static GR_HD RowStaging staging(const PlaneLayout& layout, const u8* first, u32 planes, u32 share) {
-        return {first - layout.back, planes, (u32)layout.bytes, share};
-    }
+
     GR_HD void fetch(u64 share, u32 stage) const {
         const Location location = location_of(share);
-        staging(task.a_planes, location.a, location.planes, share_a(stage)).fetch(task.a_planes, task.a);
-        if constexpr (size_b > 0) staging(task.b_planes, location.b, location.planes, share_b(stage)).fetch(task.b_planes, task.b);
+        u8* const to = share_in(stage);
+        const u8* const lowest = task.a - task.in.back;
+        StagedPlanes(task.in, location.a, location.count)
+            .each([&](u32 place, const u8* pack) { copy_async(to + place, pack); },
+                  [&](u32 place, const u8* pack, u32 begin, u32 end) {
+                      if (begin == 0 || pack >= lowest) return copy_async_part(to + place, pack, end);
+#pragma unroll 1
+                      for (u32 byte = begin; byte < end; byte++) to[place + byte] = pack[byte];
+                  });
     }
     GR_HD void drain(u64 share, u32 stage) const {
+        typedef typename Word<sizeof(Out)>::type W;
         const Location location = location_of(share);
-        staging(task.results, location.out, location.planes, share_out(stage))
-            .template drain<size_out>(task.results, (const u8*)task.out);
+        const u8* const from = share_out(stage);
+        StagedPlanes(task.results, location.out, location.count)
+            .each([&](u32 place, const u8* pack) { __stcs((uint4*)pack, *(const uint4*)(from + place)); },
+                  [&](u32 place, const u8* pack, u32 begin, u32 end) {
+#pragma unroll 1
+                      for (u32 byte = begin; byte < end; byte += sizeof(Out))
+                          *(W*)(pack + byte) = *(const W*)(from + place + byte);
+                  });
     }
 
-    // Where the first element of a run of lines lies in shared memory, in the order of the scan.
-    struct Run {
-        const u8 *a, *b;
-        u8* out;
-    };
-    GR_HD Run run_of(const Location& location, u32 stage, u32 number) const {
-        const u32 columns = (u32)task.columns, plane = (u32)(number * task.per_plane >> 32);
-        const u32 in_plane = number - plane * (u32)task.rows * columns, row = (u32)(in_plane * task.per_row >> 32);
-        const auto place = [&](const PlaneLayout& layout, const u8* first, u32 share) {
-            const u32 begin = staging(layout, first, location.planes, share).place(layout, plane) + (u32)layout.back;
-            return GR_SHARED + begin + (i32)(row * (u32)layout.line_row + (in_plane - row * columns) * (u32)layout.line_column);
-        };
-        const u8 *a = place(task.a_planes, location.a, share_a(stage)), *b = a;
-        if constexpr (size_b > 0) b = place(task.b_planes, location.b, share_b(stage));
-        return {a, b, place(task.results, location.out, share_out(stage))};
-    }
-    // Elements of a run from number `at` on, in the order of the scan.
-    template <int Count> GR_HD void read(const Run& run, u32 at, Pack<In, 1> (&from)[Count]) const {
-        const i32 step_a = (i32)task.a_planes.element_step, step_b = (i32)task.b_planes.element_step;
-#pragma unroll
-        for (int i = 0; i < Count; i += V) {
-            const i32 first = (i32)at + i + (Reverse ? V - 1 : 0);
-            const Pack<In, V> pack = PackReader<In, V>::of(run.a + first * step_a, run.b + first * step_b, 0);
-#pragma unroll
-            for (int j = 0; j < V; j++) from[i + (Reverse ? V - 1 - j : j)].at[0] = pack.at[j];
-        }
-    }
-    template <int Count> GR_HD void put(const Run& run, u32 at, const Pack<Out, 1> (&to)[Count]) const {
-        const i32 step = (i32)task.results.element_step;
-#pragma unroll
-        for (int i = 0; i < Count; i += V) {
-            Pack<Out, V> pack;
-#pragma unroll
-            for (int j = 0; j < V; j++) pack.at[j] = to[i + (Reverse ? V - 1 - j : j)].at[0];
-            put_pack<Out, V>(run.out + ((i32)at + i + (Reverse ? V - 1 : 0)) * step, pack);
-        }
-    }
-    // Scans so many elements of one line.
-    template <int Count, class Scan> GR_HD void take(Scan& scan, const Run& run, u32 at) const {
-        Pack<In, 1> from[Count];
-        Pack<Out, 1> to[Count];
-        read(run, at, from);
-        scan.rows(from, to);
-        put(run, at, to);
-    }
-};
-
-// How a line is scanned, as columns are (column_ops.cuh): N of its elements at a time, or one.
-template <class Op, class Emit, int N> struct PackLineScan {
-    typedef typename Op::State State;
-    typedef PackScan<Op, Emit, N> Packs;
-    Packs packs;
-    const f64* option;
-    GR_HD PackLineScan(const State (&before)[1], const f64* options) : packs(before[0], options), option(options) {}
-    template <class In, class Out, int Count> GR_HD void rows(const Pack<In, 1> (&from)[Count], Pack<Out, 1> (&to)[Count]) {
-        if constexpr (Count == N) {
-            Pack<In, N> pack;
-            Pack<Out, N> found;
-#pragma unroll
-            for (int i = 0; i < N; i++) pack.at[i] = from[i].at[0];
-            packs.run(pack, found);
-#pragma unroll
-            for (int i = 0; i < N; i++) to[i].at[0] = found.at[i];
-        } else {
-            State state = packs.now();
-#pragma unroll
-            for (int i = 0; i < Count; i++) to[i].at[0] = scan_one<Op, Emit, false>(state, from[i].at[0], option);
-            packs = Packs(state, option);
-        }
-    }
-    GR_HD State after(int) const { return packs.now(); }
-};
-// Means and variances are packs as columns too.
-template <class Op, class Emit, int N, bool Exclusive> struct LineScanOf {
-    static const bool is_variance = ShiftedPowerSums<Op>::exists, has_packs = PackScan<Op, Emit, N>::exists;
-    static const bool by_packs = !Exclusive && has_packs && !ScansRowRuns<Op>::yes && !is_variance;
-    typedef typename Conditional<by_packs, PackLineScan<Op, Emit, N>, UncheckedColumnScan<Op, Emit, 1, Exclusive>>::type type;
-};
-
-template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse>
-struct SmallLineScan : StagedLines<Op, Emit, Warps, V, Reverse> {
-    typedef typename SmallLineScan::StagedLines Lines;
-    typedef typename Op::State State;
-    typedef typename Lines::Run Run;
-    using Lines::task, Lines::lane, Lines::length, Lines::N, Lines::run_of, Lines::table;
-    typedef typename LineScanOf<Op, Emit, N, Exclusive>::type LineScan;
-    typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
-    GR_HD SmallLineScan(const SmallLines& scan) : Lines(scan) {}
-
-    // All threads of the block call, before all else. One block barrier, where there is a table: of as many entries as a line has
-    // elements, for lines before which nothing comes.
+    // A table of as many entries as a line has elements, for lines before which nothing comes.
+    GR_HD u8* table() const { return GR_SHARED + Warps * ((ahead + 1) * task.in.share + task.results.share); }
+    // All threads of the block call, before all else. One block barrier, where there is a table.
     GR_HD void prepare() const {
         if constexpr (Tables::uses_table) {
-            if (threadIdx.x < 32) fresh().fill(0, length, table(), task.option[0]);
+            if (threadIdx.x < 32) fresh().fill(0, (u32)task.length, table(), task.option[0]);
             __syncthreads();
         }
     }
@@ -172,61 +440,64 @@ struct SmallLineScan : StagedLines<Op, Emit, Warps, V, Reverse> {
             if (!task.carry) {
                 auto scan = fresh();
                 scan.next = (const ReciprocalTable::Entry*)table();
-                return walk_runs(share, stage, [&](u64) { return scan; });
+                return walk_lines(share, stage, [&](u64) { return scan; });
             }
         }
-        walk_runs(share, stage, [&](u64 line) {
-            const State before[1] = {task.carry && line < task.lines ? LineEnds<Op>::before(task, line) : Op::identity()};
+        walk_lines(share, stage, [&](u64 line) {
+            const State before[1] = {task.carry ? LineEnds<Op>::before(task, line) : Op::identity()};
             return LineScan(before, task.option);
         });
     }
     // Begin: how a line is scanned from its first element on.
-    template <class Begin> GR_HD void walk_runs(u64 share, u32 stage, const Begin& begin) const {
-        const typename Lines::Location location = Lines::location_of(share);
-        const u32 together = (u32)task.together;
+    template <class Begin> GR_HD void walk_lines(u64 share, u32 stage, const Begin& begin) const {
+        const Location location = location_of(share);
+        const StagedPlanes in(task.in, location.a, location.count), out(task.results, location.out, location.count);
+        const u64 before = location.plane * rows * columns;
+        const u32 lines = location.count * rows * columns;
+        Places from(in, first, hop, rows, columns), to(out, first, hop, rows, columns);
+        u32 plane = first.plane, row = first.row, column = first.column;
 #pragma unroll 1
-        for (u32 number = lane; number * together < location.lines; number += 32)
-            walk_run(run_of(location, stage, number), location.line + number * together, begin);
-    }
-    // Replaces a run's elements by results. Lines that do not exist are scanned as others, and their results are not copied.
-    template <class Begin> GR_HD void walk_run(const Run& run, u64 line, const Begin& begin) const {
-        const u32 elements = (u32)task.together * length;
-        if (Reverse) line += task.together - 1;
-        auto scan = begin(line);
-        u32 left = length;  // elements of the line
-        const auto next_line = [&] {
-            if (task.totals && line < task.lines) LineEnds<Op>::keep(task, line, scan.after(0));
-            line += Reverse ? -1 : 1;
-            scan = begin(line);
-            left = length;
-        };
-#pragma unroll 1
-        for (u32 at = 0; at < elements;) {
-            if (left >= N) {  // the line does not end before the last of them
-                Lines::template take<N>(scan, run, at);
-                at += N;
-                left -= N;
-            } else {
-                take_ends(scan, run, at, left, next_line);
-                at += V;
-            }
-            if (left == 0) next_line();
+        for (u32 line = lane; line < lines; line += 32) {
+            auto scan = begin(before + line);
+            take_line(scan, share_in(stage) + from.at + in.shift(plane), share_out(stage) + to.at + out.shift(plane));
+            if (task.totals) LineEnds<Op>::keep(task, before + line, scan.after(0));
+            column += hop.column;
+            const bool ends_row = column >= columns;
+            column -= ends_row ? columns : 0;
+            row += hop.row + ends_row;
+            const bool ends_plane = row >= rows;
+            row -= ends_plane ? rows : 0;
+            plane += hop.plane + ends_plane;
+            from.move(ends_row, ends_plane);
+            to.move(ends_row, ends_plane);
         }
     }
-    // Scans V elements, among which lines may end.
-    template <class Scan, class Next>
-    GR_HD void take_ends(Scan& scan, const Run& run, u32 at, u32& left, const Next& next_line) const {
-        Pack<typename Op::In, 1> from[V];
-        Pack<typename Emit::Out, 1> to[V];
-        Lines::read(run, at, from);
+    template <class Columns> GR_HD void take_line(Columns& scan, const u8* from, u8* to) const {
+        const i32 step = (i32)task.in.step, step_out = (i32)task.results.step;
+        u32 left = (u32)task.length;
+#pragma unroll 1
+        for (; left >= batch; left -= batch) {
+            Pack<In, 1> rows[batch];
 #pragma unroll
-        for (int i = 0; i < V; i++) {
-            const Pack<typename Op::In, 1> element[1] = {from[i]};
-            Pack<typename Emit::Out, 1> found[1];
-            scan.rows(element, found);
-            to[i] = found[0];
-            if (--left == 0 && i + 1 < V) next_line();
+            for (int i = 0; i < batch; i++) rows[i] = take_pack<In, 1>(from + i * step);
+            Pack<Out, 1> found[batch];
+            scan.rows(rows, found);
+#pragma unroll
+            for (int i = 0; i < batch; i++) put_pack<Out, 1>(to + i * step_out, found[i]);
+            from += batch * step;
+            to += batch * step_out;
         }
-        Lines::put(run, at, to);
+        Pack<In, 1> rows[batch - 1];
+#pragma unroll
+        for (int i = 0; i < batch - 1; i++)
+            if (i < (int)left) rows[i] = take_pack<In, 1>(from + i * step);
+#pragma unroll
+        for (int i = 0; i < batch - 1; i++) {
+            if (i >= (int)left) break;
+            const Pack<In, 1> row[1] = {rows[i]};
+            Pack<Out, 1> found[1];
+            scan.rows(row, found);
+            put_pack<Out, 1>(to + i * step_out, found[0]);
+        }
     }
 };

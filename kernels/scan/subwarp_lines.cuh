@@ -4,122 +4,227 @@
 #include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "moments_scan.cuh"
+#include "pack_scan.cuh"
 #include "scan_state.cuh"
-#include "small_lines.cuh"
+#include "warp_share.cuh"
 
-// Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
-// cancel than the line's length has; by reciprocals from a table, since all lines have one length.
-template <class Op, class Emit, int Lanes> struct WholeLineVariance { static const bool exists = false; };
-template <class T, bool Root, class Result, int Lanes>
-struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, Lanes> : PivotSums {
-    typedef Variance<T, false, Root> Op;
-    static const bool exists = FewDigits<T>::yes;
-    f64 count;        // elements before the next one
-    const f64* next;  // of the next one in the table, which has those of all lanes side by side
-    GR_HD WholeLineVariance(T first, u32 before, const f64* table) : PivotSums(cast<f64>(first)), count(before), next(table) {}
-    template <int Count> GR_HD void take(const Pack<T, Count>& from) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) add(cast<f64>(from.at[i]));
-    }
-    template <int Count> GR_HD void rows(const Pack<T, 1> (&from)[Count], Pack<Result, 1> (&to)[Count]) {
-        f64 variances[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
-            add(cast<f64>(from[i].at[0]));
-            count += 1;
-            variances[i] = __fma_rn(-sums.sum, sums.sum, count * sums.squares) * next[i * Lanes];
+// A line's bytes in shared memory, at the same address modulo 16 as in memory.
+template <int Size, int Lanes> struct StagedLine {
+    u32 lead, bytes;  // bytes before the line; those up to its end
+    GR_HD StagedLine(const void* line, u32 length) : lead((u32)((u64)line % 16)), bytes(lead + length * Size) {}
+
+    // All lanes of a sub-warp call. Nothing before `lowest` is read, even in the line's first pack.
+    GR_HD void fetch(u8* to, const u8* line, const u8* lowest) const {
+        const u32 place = threadIdx.x % Lanes;
+        const u8* from = line - lead;
+        const bool whole = lead == 0 || from >= lowest;
+#pragma unroll 4
+        for (u32 at = place * 16; at < bytes; at += Lanes * 16) {
+            if (at == 0 && !whole) continue;
+            if (bytes - at >= 16) copy_async(to + at, from + at);
+            else copy_async_part(to + at, from + at, bytes - at);
         }
-        next += Count * Lanes;
-        Pack<Result, Count> found;
-        VarianceResults<Op, Result>::of(variances, found);
-#pragma unroll
-        for (int i = 0; i < Count; i++) to[i].at[0] = found.at[i];
+        if (whole) return;
+#pragma unroll 1
+        for (u32 at = lead + place * Size; at < 16 && at < bytes; at += Lanes * Size) {
+            if constexpr (Size >= 4) copy_async<(Size < 16 ? Size : 16)>(to + at, from + at);
+            else *(typename Word<Size>::type*)(to + at) = *(const typename Word<Size>::type*)(from + at);
+        }
     }
-    GR_HD typename Op::State after(int) const {
-        return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, (u32)count});
-    }
-    // In the table: one over the product of a count and the divisor of its squares.
-    static GR_HD f64 part_of(f64 count, const f64* option) {
-        const f64 freedom = count - option[0];
-        return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
+    GR_HD void drain(const u8* from, u8* line) const {
+        typedef typename Word<Size>::type W;
+        const u32 place = threadIdx.x % Lanes, end = bytes / 16 * 16;
+        u8* to = line - lead;
+#pragma unroll 4
+        for (u32 at = place * 16; at < end; at += Lanes * 16)
+            if (at >= lead) __stcs((uint4*)(to + at), *(const uint4*)(from + at));
+        if (lead)
+#pragma unroll 1
+            for (u32 at = lead + place * Size; at < 16 && at < bytes; at += Lanes * Size)
+                __stcs((W*)(to + at), *(const W*)(from + at));
+        if (end)
+#pragma unroll 1
+            for (u32 at = end + place * Size; at < bytes; at += Lanes * Size) __stcs((W*)(to + at), *(const W*)(from + at));
     }
 };
 
-// A sub-warp takes the line of a plane. Lines begin at multiples of V elements, and have as many.
+// Lines begin at multiples of V elements, and have as many. Reverse: they are scanned from their ends in memory on.
 template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Reverse>
-struct SubwarpLineScan : StagedLines<Op, Emit, Warps, V, Reverse> {
-    typedef typename SubwarpLineScan::StagedLines Lines;
+struct SubwarpLineScan : ShareWork<Warps> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    typedef typename Lines::Run Run;
-    using Lines::task, Lines::lane, Lines::length, Lines::N;
-    const u32 place, begin, count;  // begin, count: of this lane's elements in each line
-    GR_HD SubwarpLineScan(const SmallLines& scan)
-        : Lines(scan), place(lane % Lanes), begin(place * (u32)scan.part),
-          count(begin < length ? length - begin < scan.part ? length - begin : (u32)scan.part : 0) {}
+    static const int size_a = Reader<In>::size_a, size_b = Reader<In>::size_b, size_out = sizeof(Out), subwarps = 32 / Lanes;
+    static const int ahead = 2;
+    static const int N = V > 1 ? V : 4;  // elements that are taken at once
+    typedef PackScan<Op, Emit, N> Packs;
+    static const bool by_packs = !Exclusive && Packs::exists && !ShiftedPowerSums<Op>::skips;
+    typedef StagedLine<size_a, Lanes> StagedA;
+    typedef StagedLine<(size_b ? size_b : 1), Lanes> StagedB;
+    typedef StagedLine<size_out, Lanes> StagedOut;
 
-    typedef WholeLineVariance<Op, Emit, Lanes> WholeLine;
+    const Scan& task;
+    const u32 subwarp, place, length, begin, count;  // begin, count: of this lane's run in each line
+    u8* const stages;                             // of this warp
+    GR_HD SubwarpLineScan(const Scan& scan)
+        : task(scan), subwarp(threadIdx.x % 32 / Lanes), place(threadIdx.x % Lanes), length((u32)scan.length),
+          begin(place * (u32)scan.parts), 
+          count(begin < length ? length - begin < scan.parts ? length - begin : (u32)scan.parts : 0),
+          stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * stage_bytes() + subwarps * (u32)scan.unit_out)) {}
+
+    // The task's units are bytes from one line to the next in shared memory; `unit_out` is 0 where results take the place of
+    // elements.
+    GR_HD u32 stage_bytes() const { return subwarps * (u32)(task.unit_a + task.unit_b); }
+    GR_HD u8* staged_a(u32 stage) const { return stages + stage * stage_bytes() + subwarp * (u32)task.unit_a; }
+    GR_HD u8* staged_b(u32 stage) const {
+        return stages + stage * stage_bytes() + subwarps * (u32)task.unit_a + subwarp * (u32)task.unit_b;
+    }
+    GR_HD u8* staged_out(u32 stage) const {
+        return task.unit_out ? stages + (ahead + 1) * stage_bytes() + subwarp * (u32)task.unit_out : staged_a(stage);
+    }
+    GR_HD u64 line_of(u64 share) const { return share * subwarps + subwarp; }
+    // Where a line begins in memory.
+    struct Line {
+        const u8 *a, *b;
+        u8* out;
+    };
+    GR_HD Line find(u64 line) const {
+        const Offset at = task.line.at(line);
+        return {task.a + at.a, task.b + at.b, (u8*)task.out + at.c};
+    }
+
+    GR_HD void fetch(u64 share, u32 stage) const {
+        if (line_of(share) >= task.lines) return;
+        const Line line = find(line_of(share));
+        StagedA(line.a, length).fetch(staged_a(stage), line.a, task.a);
+        if constexpr (size_b > 0) StagedB(line.b, length).fetch(staged_b(stage), line.b, task.b);
+    }
+    GR_HD void drain(u64 share, u32 stage) const {
+        if (line_of(share) >= task.lines) return;
+        const Line line = find(line_of(share));
+        StagedOut(line.out, length).drain(staged_out(stage), line.out);
+    }
+
+    // Count elements from `at` on, in the order of the scan.
+    template <int Count> GR_HD Pack<In, Count> take(const u8* a, const u8* b, u32 at) const {
+        const u32 first = Reverse ? length - Count - at : at;
+        Pack<In, Count> from;
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            const Pack<In, V> pack = PackReader<In, V>::of(a, b, (int)(first + i * V));
+#pragma unroll
+            for (int j = 0; j < V; j++) from.at[Reverse ? Count - 1 - i * V - j : i * V + j] = pack.at[j];
+        }
+        return from;
+    }
+    template <int Count> GR_HD void put(u8* out, u32 at, const Pack<Out, Count>& to) const {
+        const u32 first = Reverse ? length - Count - at : at;
+#pragma unroll
+        for (int i = 0; i < Count / V; i++) {
+            Pack<Out, V> pack;
+#pragma unroll
+            for (int j = 0; j < V; j++) pack.at[j] = to.at[Reverse ? Count - 1 - i * V - j : i * V + j];
+            put_pack<Out, V>(out + (first + i * V) * size_out, pack);
+        }
+    }
+    GR_HD Out one(State& state, const In& x) const { return scan_one<Op, Emit, Exclusive>(state, x, task.option); }
+    typedef WholeLineVariance<Op, Emit> WholeLine;
     static const bool whole_lines = !Exclusive && WholeLine::exists;
+    // The table, element after element of all lanes, so that neighbouring lanes read neighbouring numbers.
+    GR_HD f64* parts() const {
+        return (f64*)(GR_SHARED + Warps * ((ahead + 1) * stage_bytes() + subwarps * (u32)task.unit_out));
+    }
     // All threads of the block call, before all else. One block barrier, where there is a table.
     GR_HD void prepare() const {
         if constexpr (whole_lines) {
-            const u32 run = (u32)task.part;
+            const u32 run = (u32)task.parts;
             for (u32 i = threadIdx.x; i < run * Lanes; i += 32 * Warps)
-                ((f64*)Lines::table())[i] = WholeLine::part_of(i % Lanes * run + i / Lanes + 1, task.option);
+                parts()[i] = WholeLine::part_of(i % Lanes * run + i / Lanes + 1, task.option);
             __syncthreads();
         }
     }
-    // Folds this lane's elements of a line, which are there before `end`.
-    template <class Reduce> GR_HD void fold(Reduce& reduce, const Run& run, u32 end) const {
+    template <int Count>
+    GR_HD void write_whole_line(WholeLine& by, f64& count, const f64* part, const u8* a, const u8* b, u8* out, u32 k) const {
+        const Pack<In, Count> from = take<Count>(a, b, k);
+        f64 variances[Count];
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            by.take(from.at[i]);
+            count += 1;
+            variances[i] = by.variance(count, part[i * Lanes]);
+        }
+        Pack<Out, Count> to;
+        VarianceResults<Op, Out>::of(variances, to);
+        put<Count>(out, k, to);
+    }
+    // All lanes of a sub-warp call. A line without carries.
+    GR_HD void walk_whole_lines(u64 line, u32 end, const u8* a, const u8* b, u8* out) const {
+        WholeLine by(end > 0 ? ((const In*)a)[Reverse ? length - 1 : 0] : In());
         u32 k = begin;
 #pragma unroll 2
-        for (; k + N <= end; k += N) take_in<N>(reduce, run, k);
-        if constexpr (V == 1)
-            for (; k < end; k++) take_in<1>(reduce, run, k);
-    }
-    template <int Count, class Reduce> GR_HD void take_in(Reduce& reduce, const Run& run, u32 k) const {
-        Pack<In, 1> from[Count];
-        Pack<In, Count> pack;
-        Lines::read(run, k, from);
+        for (; k + N <= end; k += N) {
+            const Pack<In, N> from = take<N>(a, b, k);
 #pragma unroll
-        for (int i = 0; i < Count; i++) pack.at[i] = from[i].at[0];
-        reduce.take(pack);
-    }
-    template <class Scan> GR_HD void write(Scan& scan, const Run& run, u64 line, u32 end) const {
-        if (end == begin) return;
-        u32 k = begin;
-#pragma unroll 1
-        for (; k + N <= end; k += N) Lines::template take<N>(scan, run, k);
+            for (int i = 0; i < N; i++) by.take(from.at[i]);
+        }
         if constexpr (V == 1)
-            for (; k < end; k++) Lines::template take<1>(scan, run, k);
-        if (task.totals && end == length) LineEnds<Op>::keep(task, line, scan.after(0));
+            for (; k < end; k++) by.take(take<1>(a, b, k).at[0]);
+        by.sums = lane_before<typename WholeLine::Sums, Lanes>(warp_scan<typename WholeLine::Sums, Lanes>(by.sums));
+        __syncwarp();  // results may take the place of the first element
+        const f64* part = parts() + place;
+        f64 count = begin;
+        k = begin;
+#pragma unroll 2
+        for (; k + N <= end; k += N, part += N * Lanes) write_whole_line<N>(by, count, part, a, b, out, k);
+        if constexpr (V == 1)
+            for (; k < end; k++, part += Lanes) write_whole_line<1>(by, count, part, a, b, out, k);
+        if (task.totals && end == length && end > begin) LineEnds<Op>::keep(task, line, by.state(length));
     }
     GR_HD void walk(u64 share, u32 stage) const {
-        const typename Lines::Location location = Lines::location_of(share);
-        const u32 number = lane / Lanes;
-        const bool there = number < location.lines;
-        const Run run = Lines::run_of(location, stage, there ? number : 0);
-        const u64 line = location.line + number;
+        const u64 line = line_of(share);
+        const bool there = line < task.lines;
+        const Line at = find(there ? line : 0);
+        const u8* a = staged_a(stage) + StagedA(at.a, length).lead;
+        const u8* b = size_b ? staged_b(stage) + StagedB(at.b, length).lead : a;
+        u8* out = staged_out(stage) + StagedOut(at.out, length).lead;
         const u32 end = there ? begin + count : begin;
-        if constexpr (whole_lines) {
-            if (!task.carry) {
-                typedef typename WholeLine::Sums Sums;
-                WholeLine scan(end > begin ? *(const In*)run.a : In(), begin, (const f64*)Lines::table() + place);
-                fold(scan, run, end);
-                scan.sums = lane_before<Sums, Lanes>(warp_scan<Sums, Lanes>(scan.sums));
-                __syncwarp();  // results may take the place of the first element
-                return write(scan, run, line, end);
-            }
-        }
+        if constexpr (whole_lines)
+            if (!task.carry) return walk_whole_lines(line, end, a, b, out);
+
         ThreadReduce<Op> reduce;
-        fold(reduce, run, end);
-        State state[1] = {lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()))};
-        if (task.carry && there) {
+        u32 k = begin;
+#pragma unroll 2
+        for (; k + N <= end; k += N) reduce.take(take<N>(a, b, k));
+        if constexpr (V == 1)
+            for (; k < end; k++) reduce.take(take<1>(a, b, k).at[0]);
+
+        State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()));
+        if (end == begin) return;
+        if (task.carry) {
             const State start = LineEnds<Op>::before(task, line);
-            state[0] = place == 0 ? start : Op::combine(start, state[0]);
+            state = place == 0 ? start : Op::combine(start, state);
         }
-        typename LineScanOf<Op, Emit, N, Exclusive>::type scan(state, task.option);
-        write(scan, run, line, end);
+        typename Conditional<by_packs, Packs, ElementwiseScan>::type by(state, task.option);
+        k = begin;
+#pragma unroll 1
+        for (; k + N <= end; k += N) {
+            const Pack<In, N> from = take<N>(a, b, k);
+            Pack<Out, N> to;
+            if constexpr (by_packs) {
+                by.run(from, to);
+            } else {
+#pragma unroll
+                for (int i = 0; i < N; i++) to.at[i] = one(state, from.at[i]);
+            }
+            put<N>(out, k, to);
+        }
+        if constexpr (by_packs) state = by.now();
+        if constexpr (V == 1)
+            for (; k < end; k++) {
+                Pack<Out, 1> to;
+                to.at[0] = one(state, take<1>(a, b, k).at[0]);
+                put<1>(out, k, to);
+            }
+        if (task.totals && end == length) LineEnds<Op>::keep(task, line, state);
     }
 };

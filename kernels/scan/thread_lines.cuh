@@ -13,17 +13,36 @@
 #include "reciprocal_table.cuh"
 #include "scan_state.cuh"
 
-// As columns are scanned (column_ops.cuh), several rows together where that is faster.
+// Rows of columns, with the position of each.
+template <class Op, class Emit, int V, bool Exclusive> struct IndexedColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
+    typedef AnyColumnScan<Op, Emit, V, Exclusive> Scan;
+    using Scan::Scan;
+    i64 index, step;  // of the next row's elements
+    template <int Count, class In, class Out> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+#pragma unroll
+        for (int i = 0; i < Count; i++, index += step) Scan::row(from[i], to[i], index);
+    }
+};
+// As columns are scanned (column_ops.cuh), but for what is checked in another kernel's fold.
 template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
     static const int together = ScansRowRuns<Op>::yes ? 4 : 1;  // rows
     static const int resident = ScansRowRuns<Op>::yes || sizeof(typename Op::State) > 8 ? 512 : 768;  // threads of an SM
-    typedef UncheckedColumnScan<Op, Emit, V, Exclusive> Scan;
+    typedef typename Conditional<ColumnReduce<Op, V>::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
+                                 ColumnScan<Op, Emit, V, Exclusive>>::type Plain;
+    typedef typename Conditional<KeepsIndex<Op>::yes, IndexedColumnScan<Op, Emit, V, Exclusive>, Plain>::type Scan;
 };
 
-// Batches of a line between which variances are rebased. Where all digits of binary64 are wanted these are few; else as many as
-// leave results of 32 bits theirs, however many elements come before.
-template <class Op, class Emit>
-constexpr int REBASED_BATCHES = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8 ? 1 : 32;
+// Called behind each batch of a line, number `batch`. Variances are sums about the mean before some batches. Where all digits of
+// binary64 are wanted these are few; else as many as leave results of 32 bits theirs, however many elements come before.
+template <class Op, class Emit, class Columns> GR_HD void rebase(Columns& scan, u64 batch, const f64* option) {
+    if constexpr (ShiftedPowerSums<Op>::exists) {
+        const bool all_digits = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8;
+        const int batches = all_digits ? 1 : 32;
+        if (batch % batches != batches - 1) return;
+        const typename Op::State state[1] = {scan.after(0)};
+        scan = Columns(state, option);
+    }
+}
 // Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
 template <class To, int Together, bool Whole, class Columns, class From, int Count, class Put>
 GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const Put& put) {
@@ -142,12 +161,13 @@ struct ThreadColumnScan {
                 __syncwarp();
                 return take_all<Whole, Batch>(scan);
             }
+            AnyColumnScan<Op, Emit, columns, Exclusive> scan(state, task.option);
+            return take_all<Whole, 1>(scan);
+        } else {
+            typename Ops::Scan scan(state, task.option);
+            if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+            take_all<Whole, Batch>(scan);
         }
-        // Of unlike counts row by row.
-        typedef AnyColumnScan<Op, Emit, columns, Exclusive> Any;
-        typename Conditional<Tables::uses_table, Any, typename Ops::Scan>::type scan(state, task.option);
-        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
-        take_all<Whole, (Tables::uses_table ? 1 : Batch)>(scan);
     }
 };
 
@@ -176,23 +196,22 @@ GR_HD LinePart part_of(const Scan& task, u64 number) {
             end < task.length ? end : task.length};
 }
 
-// Loads elements from `at` on, as many as are left of a batch, before any is used.
+// Loads up to Batch elements from `at` on, before any is used.
 template <class In, int Batch>
-GR_HD void load_batch(const Scan& task, const StridedLine<In>& line, u64 at, u32 left, Pack<In, 1> (&batch)[Batch]) {
+GR_HD void load_batch(const Scan& task, const StridedLine<In>& line, u64 at, u64 end, In (&batch)[Batch]) {
 #pragma unroll
     for (int i = 0; i < Batch; i++)
-        if (i < left) batch[i].at[0] = line.get(task, at + i);
+        if (at + i < end) batch[i] = line.get(task, at + i);
 }
-// Folds them, onto a state.
+// Folds up to Batch elements from `at` on, onto a state.
 template <class Op, int Batch>
-GR_HD typename Op::State fold_batch(const Scan& task, typename Op::State state, u64 at, u32 left,
-                                    const Pack<typename Op::In, 1> (&batch)[Batch]) {
+GR_HD typename Op::State fold_batch(const Scan& task, typename Op::State state, u64 at, u64 end,
+                                    const typename Op::In (&batch)[Batch]) {
 #pragma unroll
     for (int i = 0; i < Batch; i++)
-        if (i < left) state = ScanStep<Op>::of(state, batch[i].at[0], index_of(task, at + i));
+        if (at + i < end) state = ScanStep<Op>::of(state, batch[i], index_of(task, at + i));
     return state;
 }
-GR_HD u32 left_of(u64 at, u64 end, u32 batch) { return at >= end ? 0 : end - at < batch ? (u32)(end - at) : batch; }
 
 // Grid: Lanes threads for each part. The state of each part, by splits, then lines.
 template <class Op, int Threads, int Batch, int Lanes>
@@ -205,11 +224,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_fold_parts(const __gr
     State state = Op::identity();
     for (u64 at = part.first; at < part.end; at += Lanes * Batch) {
         const u64 first = at + threadIdx.x % Lanes * Batch;
-        const u32 left = left_of(first, part.end, Batch);
-        Pack<typename Op::In, 1> batch[Batch];
-        load_batch(task, line, first, left, batch);
-        if constexpr (Lanes == 1) state = fold_batch<Op>(task, state, first, left, batch);
-        else state = Op::combine(state, warp_reduce<Op, Lanes>(fold_batch<Op>(task, Op::identity(), first, left, batch)));
+        typename Op::In batch[Batch];
+        load_batch<typename Op::In, Batch>(task, line, first, part.end, batch);
+        if constexpr (Lanes == 1) state = fold_batch<Op>(task, state, first, part.end, batch);
+        else state = Op::combine(state, warp_reduce<Op, Lanes>(fold_batch<Op>(task, Op::identity(), first, part.end, batch)));
     }
     if (threadIdx.x % Lanes == 0) ((State*)task.states)[number] = state;
 }
@@ -233,27 +251,31 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) scan_parts(const __grid_co
     }
 }
 
+// A batch of a line's elements from `at` on, or with Last what is left of them before `end`.
+template <class Op, class Emit, int Batch, int Together, bool Last, class LineScan>
+GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line, u64 at, u64 end, u8* out, LineScan& scan) {
+    typedef typename Emit::Out Out;
+    Pack<typename Op::In, 1> batch[Batch];
+#pragma unroll
+    for (int i = 0; i < Batch; i++)
+        if (!Last || at + i < end) batch[i].at[0] = line.get(task, at + i);
+    const auto put = [&](int i, const Pack<Out, 1>& to) { store_streaming((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
+    scan_batch<Pack<Out, 1>, (Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put);
+}
 // By a thread; the state behind the part.
 template <class Op, class Emit, int Batch, bool Exclusive>
 GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<typename Op::In>& line, const LinePart& part, u8* out,
                                         typename Op::State before) {
     typedef ThreadColumnOps<Op, Emit, 1, Exclusive> Ops;
-    typedef Pack<typename Emit::Out, 1> To;
-    const int together = Batch < Ops::together ? Batch : Ops::together, batches = REBASED_BATCHES<Op, Emit>;
     const typename Op::State state[1] = {before};
     typename Ops::Scan scan(state, task.option);
     if constexpr (KeepsIndex<Op>::yes) scan.index = index_of(task, part.first), scan.step = task.step_index;
-    for (u64 at = part.first; at < part.end; at += Batch) {
-        const u32 left = left_of(at, part.end, Batch);
-        Pack<typename Op::In, 1> batch[Batch];
-        load_batch(task, line, at, left, batch);
-        const auto put = [&](int i, const To& to) {
-            store_streaming((typename Emit::Out*)(out + (i64)(at + i) * task.step_out), to.at[0]);
-        };
-        if (left == Batch) scan_batch<To, together, true>(scan, batch, left, put);
-        else scan_batch<To, together, false>(scan, batch, left, put);
-        if ((at - part.first) / Batch % batches == batches - 1) rebase<Op, 1>(scan, task.option);
+    u64 at = part.first;
+    for (; at + Batch <= part.end; at += Batch) {
+        scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
+        rebase<Op, Emit>(scan, (at - part.first) / Batch, task.option);
     }
+    if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
     return scan.after(0);
 }
 // All lanes of a warp call, each for Batch neighbours at a time; each gets the state behind the part.
@@ -263,16 +285,17 @@ GR_HD typename Op::State scan_by_warp(const Scan& task, const StridedLine<typena
     typedef typename Op::State State;
     for (u64 at = part.first; at < part.end; at += 32 * Batch) {
         const u64 first = at + threadIdx.x % 32 * Batch;
-        const u32 left = left_of(first, part.end, Batch);
-        Pack<typename Op::In, 1> batch[Batch];
-        load_batch(task, line, first, left, batch);
-        const State through = warp_scan<Op, 32>(fold_batch<Op>(task, Op::identity(), first, left, batch));
+        typename Op::In batch[Batch];
+        load_batch<typename Op::In, Batch>(task, line, first, part.end, batch);
+        const State through = warp_scan<Op, 32>(fold_batch<Op>(task, Op::identity(), first, part.end, batch));
         State state = Op::combine(before, lane_before<Op, 32>(through));
 #pragma unroll
         for (int i = 0; i < Batch; i++) {
-            if (i >= left) break;
+            if (first + i >= part.end) break;
+            const State with = ScanStep<Op>::of(state, batch[i], index_of(task, first + i));
             store_streaming((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
-                            scan_one<Op, Emit, Exclusive>(state, batch[i].at[0], task.option, index_of(task, first + i)));
+                       Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i]) : with, task.option));
+            state = with;
         }
         before = Op::combine(before, shuffle_from(0xffffffffu, through, 31, 32));
     }

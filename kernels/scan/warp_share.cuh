@@ -19,42 +19,49 @@ template <class In, class Out, int Run> struct WarpShare {
     static const bool in_place = size_out == size_a;  // a lane's results take the place of its elements
 };
 
-// So many threads call, with their numbers. Calls whole(byte) for each pack of 16 bytes where all are, else edge(byte).
-template <int Threads, int Unroll, class Whole, class Edge>
-GR_HD void for_each_pack(u32 thread, u32 bytes, bool all, Whole whole, Edge edge) {
-    if (all) {
-#pragma unroll Unroll
-        for (u32 at = thread * 16; at < bytes; at += Threads * 16) whole(at);
+// All lanes of a warp call. Copies elements [first, first + Elements) in packs of 16 bytes, the first of which is aligned: those
+// from `low` to below `high` exist.
+template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
+    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
+    const u8* from = base + first * Size;
+    if (first >= low && first + Elements <= high) {
+#pragma unroll
+        for (int k = 0; k < (packs + 31) / 32; k++)
+            if (packs % 32 == 0 || k * 32 + lane < packs) copy_async(to + (k * 32 + lane) * 16, from + (k * 32 + lane) * 16);
         return;
     }
 #pragma unroll 1
-    for (u32 at = thread * 16; at < bytes; at += Threads * 16) edge(at);
-}
-GR_HD void copy_bytes(u8* to, const u8* from, u32 at, u32 low, u32 high) {
+    for (int pack = lane; pack < packs; pack += 32) {
+        const i64 at = first + pack * each;
+        if (at >= low) {
+            const i64 left = (high - at) * Size;
+            copy_async_part(to + pack * 16, from + pack * 16, left > 16 ? 16 : left > 0 ? (u32)left : 0);
+            continue;
+        }
 #pragma unroll 1
-    for (u32 byte = at; byte < at + 16; byte++)
-        if (byte >= low && byte < high) to[byte] = from[byte];
+        for (int byte = 0; byte < 16; byte++)
+            if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
+    }
 }
-// A place counted from a share's begin, where it is in the share, else the end that is nearest to it.
-GR_HD u32 within(i64 place, u32 end) { return place < 0 ? 0 : place < end ? (u32)place : end; }
-// Copies packs, the first of which is aligned, to shared memory: bytes from `low` to below `high`, counted from the first pack's,
-// are in the array, and those behind them become zeros.
-template <int Threads, int Unroll>
-GR_HD void fetch_packs(u8* to, const u8* from, u32 thread, u32 bytes, u32 low, u32 high) {
-    for_each_pack<Threads, Unroll>(thread, bytes, low == 0 && high == bytes, [&](u32 at) { copy_async(to + at, from + at); },
-        [&](u32 at) {
-            if (at >= low) copy_async_part(to + at, from + at, at + 16 <= high ? 16 : at < high ? high - at : 0);
-            else copy_bytes(to, from, at, low, high);
-        });
-}
-// The same out of shared memory.
-template <int Threads, int Unroll>
-GR_HD void drain_packs(const u8* from, u8* to, u32 thread, u32 bytes, u32 low, u32 high) {
-    const auto whole = [&](u32 at) { __stcs((uint4*)(to + at), *(const uint4*)(from + at)); };
-    for_each_pack<Threads, Unroll>(thread, bytes, low == 0 && high == bytes, whole, [&](u32 at) {
-        if (at >= low && at + 16 <= high) whole(at);
-        else copy_bytes(to, from, at, low, high);
-    });
+template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* base, i64 first, i64 low, i64 high) {
+    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
+    u8* to = base + first * Size;
+    if (first >= low && first + Elements <= high) {
+#pragma unroll
+        for (int k = 0; k < (packs + 31) / 32; k++)
+            if (packs % 32 == 0 || k * 32 + lane < packs)
+                __stcs((uint4*)(to + (k * 32 + lane) * 16), *(const uint4*)(from + (k * 32 + lane) * 16));
+        return;
+    }
+#pragma unroll 1
+    for (int pack = lane; pack < packs; pack += 32) {
+        const i64 at = first + pack * each;
+        if (at >= low && at + each <= high) __stcs((uint4*)(to + pack * 16), *(const uint4*)(from + pack * 16));
+        else
+#pragma unroll 1
+            for (int byte = 0; byte < 16; byte++)
+                if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
+    }
 }
 
 // A pack of V elements in shared memory, read and written by one access.
@@ -89,29 +96,43 @@ template <class A, class B, int V> struct PackReader<Pair<A, B>, V> {
     }
 };
 
-// All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into one of two stages,
-// scanned there and drained. The next one is on its way into shared memory meanwhile. No block barrier.
+// All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into a stage, scanned there
+// and drained, and how many are on their way into shared memory meanwhile (`ahead`). No block barrier.
 template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
     const u64 all = (u64)gridDim.x * Work::warps;
     u64 share = (u64)blockIdx.x * Work::warps + threadIdx.x / 32;
-    if (share < shares) work.fetch(share, 0);
-    commit_copies();
-    for (u32 stage = 0; share < shares; share += all, stage ^= 1) {
-        if (share + all < shares) work.fetch(share + all, stage ^ 1);
+    u32 stage = 0;
+    const int ahead = Work::ahead;
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+        if (share + i * all < shares) work.fetch(share + i * all, i);
         commit_copies();
-        wait_copies<1>();
+    }
+    for (; share < shares; share += all) {
+        const u32 behind = stage == 0 ? ahead : stage - 1;  // the stage that was drained last
+        if (share + ahead * all < shares) work.fetch(share + ahead * all, behind);
+        commit_copies();
+        wait_copies<ahead>();
         __syncwarp();
         work.walk(share, stage);
         __syncwarp();
         work.drain(share, stage);
         __syncwarp();
+        stage = stage == ahead ? 0 : stage + 1;
     }
 }
 
+// A Work that has nothing to prepare.
+template <int Warps, class ScanTask = Scan> struct ShareWork {
+    typedef ScanTask Task;
+    static const int warps = Warps;
+    GR_HD void prepare() const {}  // all threads of the block call, before all else
+};
+
 // Grid: any number of blocks.
 template <class Work>
-__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ SmallLines task) {
+__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ typename Work::Task task) {
     const Work work(task);
-    work.prepare();  // all threads of the block
+    work.prepare();
     for_each_share(work, task.tiles);
 }

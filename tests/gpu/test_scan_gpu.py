@@ -438,8 +438,8 @@ FAMILIES = {
     "means alone": Family("scan_serial_columns<Mean<*", (MANY >> 16, 1 << 16), op="mean", dtype="float16"),
     "segments alone": Family("scan_serial_columns<Segmented<*", (MANY >> 16, 1 << 16), segmented=True),
     "lines side by side": Family("scan_thread_columns<*", (2, MANY // 2)),
-    "short lines": Family("scan_shares<SmallLineScan<*", (MANY // 16, 16), 1),
-    "short lines of odd length": Family("scan_shares<SmallLineScan<*", (MANY // 3, 3), 1),
+    "short lines": Family("scan_shares<LaneLineScan<*", (MANY // 16, 16), 1),
+    "short lines of odd length": Family("scan_shares<LaneLineScan<*", (MANY // 3, 3), 1),
     "short lines apart": Family(
         "scan_lines<*, 1, false, false>",
         (MANY // 64 + (1 << 18), 8, 8),

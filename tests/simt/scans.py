@@ -31,7 +31,7 @@ PROCESSORS = 3
 GROUPS = (((2, 2),), ((2, 1),), ((1, 2),), ((1, 1),))
 # Kernels in the order in which they are tried, with the fewest lines of those that are for many, and the longest.
 ORDER = {
-    "SmallLineScan, dense": (200, 1 << 60),
+    "LaneLineScan": (200, 1 << 60),
     "scan_thread_columns": (200, 32),
     "SmallLineScan": (2000, 1 << 60),
     "AnyAllScan": (0, 1 << 60),
@@ -64,8 +64,7 @@ def first(
     """In place of the plan that takes least time: the first in ``ORDER``, so that small arrays try every kernel."""
     found: dict[str, scan_task.Plan] = {}
     for plan in filter(None, plans):
-        kernel = scan_costs.kernel_of(plan)
-        found.setdefault(kernel if kernel in ORDER else plan.steps[0].scan, plan)
+        found.setdefault(plan.steps[0].scan, plan)
     length = arrays.shape[arrays.axis]
     few = (found.get(name) for name, (lines, longest) in ORDER.items() if arrays.lines >= lines and length <= longest)
     return next(filter(None, few))
