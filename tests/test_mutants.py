@@ -224,7 +224,10 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "rows of groups": tuple(by_groups(partial(bins.tiled, *case), **bins.METHODS[bins.plans.ROWS]) for case in ROWS),
     "words": tuple(
         by_groups(line(op, dtype, 1500, 1000), **WORDS)
-        for op, dtype in (("argmax", "f8"), ("argmin", "i8"), ("last", "f4"), ("max", "u1"), ("norminf", "f4"))
+        for op, dtype in (
+            *(("argmax", "f8"), ("argmin", "i8"), ("last", "f4"), ("max", "u1"), ("norminf", "f4")),
+            *(("ptp", "f4"), ("all", "u1")),
+        )
     ),
     "chunks of groups": tuple(
         partial(check_chunks, lengths=lengths, kept=kept) for lengths in bins.LENGTHS for kept in ((), (40,))
@@ -616,7 +619,11 @@ MUTANTS = [
     ),
     Mutant("digits where they begin in a share", "sorted by a block", "bins_sort_block(", "at += seen[d];"),
     # words
-    Mutant("the last of the equal", "words", "state(u64 word, u32 place", "position(place)", "position(place + 1)"),
+    Mutant(
+        "the last of the equal", "words", "state(const u64* words, u32 place", "position(place)", "position(place + 1)"
+    ),
+    Mutant("both words the greatest", "words", "Code at(int word, T x, u32)", "word == 0 ? Least::of(x) : ", ""),
+    Mutant("the first word alone", "words", "bins_raise(", "w < Keys::words", "w < 1"),
     Mutant("zeros forgotten", "words", "bins_raised(", "Keys::may_be_zero && words.zeros[k]", "false"),
     Mutant("all in one word", "words", "bins_raise(", "words.distance + k, word", "words.distance, word"),
     Mutant("places of all elements", "words", "bins_raise(", "if (word == words.best[k]) "),
