@@ -212,7 +212,9 @@ def _client_class() -> type[Client]:
 
         def close(self, *args: Any, **kwargs: Any) -> Any:
             done = super().close(*args, **kwargs)  # type: ignore[no-untyped-call]
-            if self.cluster is not None:
+            # A closed one is left alone: the garbage collector closes clients again, maybe in the midst of a start of
+            # another cluster, whose lock is not free then.
+            if self.cluster is not None and self.cluster.status.name != "closed":
                 self.cluster.close()
             return done
 

@@ -201,6 +201,16 @@ def test_workers_of_this_process_freeze_nothing():
         assert [*client.run(gc.get_freeze_count).values()] == [0]
 
 
+def test_a_closed_client_leaves_its_cluster_alone(monkeypatch):
+    """The collector closes clients once more, wherever it runs: a lock of distributed's may be held there."""
+    with gr.cluster.start(1, gpu=False, processes=False, dashboard_address="127.0.0.1:0") as client:
+        cluster = client.cluster
+    assert cluster.status.name == "closed"
+    monkeypatch.setattr(cluster, "close", lambda: pytest.fail("closed again"))
+    client.close()
+    client.__del__()
+
+
 def test_warming_reduces_in_each_of_the_ways_that_trees_do(monkeypatch):
     """On NumPy, which has nothing to compile, for what is called."""
     calls = []
