@@ -64,9 +64,8 @@ LEAST_SLOTS = 4  # that a thread of a block takes
 PIECE = 4096  # elements of a group that one warp folds, and sub-warps of fewer lanes in proportion
 DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
-SORT_BLOCKS = (
-    1056  # that share them. H200, 2026-11-30, kurtosis of 2^25 float32 into 4,000 groups 1,212 us, with 528 1,320
-)
+# Blocks that share them. H200, 2026-11-30, kurtosis of 2^25 float32 into 4,000 groups 1,212 us, with 528 blocks 1,320
+SORT_BLOCKS = 1056
 SORT_ROWS = 8  # from which on they share a sort of their labels, rather than that each element is added in memory
 SORT_WORDS = 8  # times the bytes of a row and its labels that words of exact sums may take before labels are sorted
 SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
@@ -235,8 +234,8 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return PIECES
     fits = best_columns(op, rows.groups, room)
     each = (rows.groups + 1) * op.state_bytes
-    is_slow = word is not None and word.count * word.nbytes > 8 and each * 256 <= PRIVATE_FULL  # to raise
-    if fits and not is_slow and rows.length >= max(BEST_LEAST, in_tiles * fits * rows.groups):
+    is_slow_to_raise = word is not None and word.count * word.nbytes > 8 and each * 256 <= PRIVATE_FULL
+    if fits and not is_slow_to_raise and rows.length >= max(BEST_LEAST, in_tiles * fits * rows.groups):
         return BEST
     if op.commutative and (
         each * 256 <= PRIVATE_FULL or (adds_several_floats(op) and each * 128 <= PRIVATE_SHARE * PRIVATE_BYTES)

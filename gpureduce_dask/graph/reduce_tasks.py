@@ -150,7 +150,7 @@ def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partia
     left = iter(on_host)
     near = [{start: next(left) for start in each} for each in kept]
     partials = [each.get(None, each) for each in near]
-    return partials if any(map(chunk.is_device, on_host)) else PackedList(partials)  # those go from GPU to GPU
+    return partials if any(map(chunk.is_device, on_host)) else PackedList(partials)  # between GPUs one by one
 
 
 @faults.task

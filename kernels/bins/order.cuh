@@ -61,7 +61,7 @@ template <class T, bool Max, bool SkipNan> struct ExtremeKey {
 };
 // What a word says, unless a Key says else: the element. A word may be a place, too, or with in_two the place is found in a second
 // read; `may_be_zero` where an element's word may be that of nothing, `rises` where each element is better than those before it.
-// A group has `words` of them, each of which has a word of every element.
+// A group has `words` words; `at` is what an element raises one of them to.
 struct KeyDefaults {
     static const bool may_be_zero = false, in_two = false, rises = false;
     static const int words = 1;
