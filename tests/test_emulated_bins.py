@@ -420,25 +420,6 @@ def test_runs_of_one_group(emulator, case):
             same(*runs(*case))
 
 
-def in_order(op: str, fall: int | None) -> Any:
-    """Labels in order but for those from one on, which begin again."""
-    bound, x, labels = labelled(op, "f4", (1500,), (0,), 90, True)
-    labels = np.sort(np.abs(labels))
-    if fall is not None:
-        labels = np.concatenate([labels[-fall:], labels[:-fall]])
-    x = finite(x)
-    return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels, (0,)
-
-
-@pytest.mark.parametrize("op", ["var", "first"])
-@pytest.mark.parametrize("fall", [None, 1, 31, 32, 64, 128, 500, 512, 1024, 1499])
-def test_labels_in_order(emulator, op, fall):
-    """They are told from labels that one element has out of order, wherever it stands."""
-    emulator.schedule = "random"
-    with machine(emulator, **LINES):
-        same(*in_order(op, fall))
-
-
 # Rows that blocks have in shared memory: of elements of every size, aligned or not, of one operand or two, into groups
 # that one lane folds, or some, or a warp, and how labels are dealt to elements.
 TILED = [

@@ -384,11 +384,11 @@ class _Method:
             plans.start(starting, (out, scratch.ptr, flags), [(codes.array.data.ptr, 0, 0), (at, 0, 0)])
             return places, starts
         digits, splits = sorting[0].launch.work.chunks, sorting[0].launch.work.splits
-        counts = launch.allocate(4 * (digits * (splits + 1) + 1))
-        sums = counts.ptr + 4 * digits * splits  # and behind them whether labels are out of order, which stays
+        counts = launch.allocate(4 * digits * (splits + 1))
+        sums = counts.ptr + 4 * digits * splits
         keys, places = codes.array, None
         for i in range(0, len(sorting), 3):
-            launch.fill_zeros(sums, 4 * (digits + (i == 0)), launch.current_stream())
+            launch.fill_zeros(sums, 4 * digits, launch.current_stream())
             bases = [(keys.data.ptr, 0 if places is None else places.data.ptr, 0), (counts.ptr, sums, 0)]
             next_keys, next_places = (launch.new_array((n,), np.dtype(np.uint32), 4 * n)[0] for _ in range(2))
             for step in sorting[i : i + 3]:

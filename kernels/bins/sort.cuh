@@ -1,8 +1,7 @@
 // Positions in the order of their groups: a stable LSD radix sort of labels, a digit of a few bits a pass (Satish,
 // Harris and Garland 2009). Blocks count the digits of their share; an exclusive scan of the histograms says where each
 // share's elements of a digit go; blocks split tiles of their share by digit in shared memory, and write what is of one
-// digit side by side. Labels that the first count finds in order are only copied. Few labels are for one block, which does
-// all passes.
+// digit side by side. Few labels are for one block, which does all passes.
 #pragma once
 #include "../core/shared.cuh"
 #include "elements.cuh"
@@ -37,10 +36,9 @@ template <int Tile> struct TileShare {
 };
 
 // All threads of the block call: how many elements of each digit a share has, in `seen`, which has a word more than there
-// are digits. In the first pass, whether any element that the thread met is smaller than the one before it. Two barriers.
+// are digits. Two barriers.
 template <class L, bool First, int Threads, int Items, class Keys>
-GR_HD bool count_digits(const Unsorted& from, const TileShare<Threads * Items>& share, Digits digits, u32* seen, Keys& keys) {
-    bool falls = false;
+GR_HD void count_digits(const Unsorted& from, const TileShare<Threads * Items>& share, Digits digits, u32* seen, Keys& keys) {
     for (u32 d = threadIdx.x; d <= digits.number; d += Threads) seen[d] = 0;
     __syncthreads();
     for (u32 begin = share.first; begin < share.last; begin += Threads * Items) {
@@ -49,14 +47,7 @@ GR_HD bool count_digits(const Unsorted& from, const TileShare<Threads * Items>& 
 #pragma unroll
         for (int i = 0; i < Items; i++) {
             const u32 at = i * Threads + threadIdx.x;
-            const bool is_there = at < number;
-            const u32 key = is_there ? key_at<L, First>(from, begin + at, keys) : 0;
-            digit[i] = is_there ? digits.of(key) : digits.number;
-            if constexpr (First) {
-                u32 before = __shfl_up_sync(0xffffffffu, key, 1, 32);
-                if (threadIdx.x % 32 == 0) before = is_there && begin + at > 0 ? key_at<L, First>(from, begin + at - 1, keys) : 0;
-                falls = falls || (is_there && key < before);
-            }
+            digit[i] = at < number ? digits.of(key_at<L, First>(from, begin + at, keys)) : digits.number;
         }
 #pragma unroll
         for (int i = 0; i < Items; i++) {
@@ -65,7 +56,6 @@ GR_HD bool count_digits(const Unsorted& from, const TileShare<Threads * Items>& 
         }
     }
     __syncthreads();
-    return falls;
 }
 
 struct KeyPlace { u32 key, place; };
@@ -144,25 +134,20 @@ GR_HD u32 find_start(const u32* keys, u64 length, u64 group) {
 }
 
 // Kernels of a pass: base[0] is an Unsorted; base[1].a how many elements of a digit a share has, [digit][share], and then where
-// they go; base[1].b sums of those of a digit, and behind them whether labels are out of order. `length` elements, `tiles` tiles,
-// `splits` shares, `chunks` digits, of which `slots` bits to the right are done.
+// they go; base[1].b sums of those of a digit. `length` elements, `tiles` tiles, `splits` shares, `chunks` digits, of which `slots`
+// bits to the right are done.
 
 GR_HD Unsorted unsorted_of(const Task<2>& task) { return {task.base[0].a, (const u32*)task.base[0].b}; }
 GR_HD Digits digits_of(const Task<2>& task) { return {(u32)task.chunks, (u32)task.slots}; }
-GR_HD u32& out_of_order(const Task<2>& task) { return ((u32*)task.base[1].b)[task.chunks]; }
 
-// Grid: `splits` blocks. Shared: a word a digit, and one more. Adds to sums that are zero; says of wrong labels, and in a word
-// that is zero before whether any is out of order. Where none is, later passes count nothing.
+// Grid: `splits` blocks. Shared: a word a digit, and one more. Adds to sums that are zero, and says of wrong labels.
 template <class L, bool First, int Threads, int Items>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_count(const __grid_constant__ Task<2> task) {
-    if (!First && !out_of_order(task)) return;
     const Digits digits = digits_of(task);
     u32* const seen = (u32*)GR_SHARED;
     Grouper<L> keys(task);
-    const bool falls =
-        count_digits<L, First, Threads, Items>(unsorted_of(task), TileShare<Threads * Items>(task), digits, seen, keys);
+    count_digits<L, First, Threads, Items>(unsorted_of(task), TileShare<Threads * Items>(task), digits, seen, keys);
     if (First) keys.report(task);
-    if (falls) out_of_order(task) = 1;
     u32 *const counts = (u32*)task.base[1].a, *const sums = (u32*)task.base[1].b;
     for (u32 d = threadIdx.x; d < digits.number; d += Threads) {
         counts[d * task.splits + blockIdx.x] = seen[d];
@@ -173,7 +158,6 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_count(const __gr
 // Grid: a block a digit. Shared: a word a warp, and one more.
 template <int Threads>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_offsets(const __grid_constant__ Task<2> task) {
-    if (!out_of_order(task)) return;
     u32* const before = (u32*)GR_SHARED + Threads / 32;
     u32* const counts = (u32*)task.base[1].a + blockIdx.x * task.splits;
     if (threadIdx.x == 0) *before = 0;
@@ -194,33 +178,18 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_sort_offsets(const __
     }
 }
 
-// All threads of the block call: keys of a share that are in order, and their positions, where they stand.
-template <class L, bool First, int Threads, int Items, class Keys>
-GR_HD void copy_share(const Unsorted& from, const TileShare<Threads * Items>& share, Keys& keys, u32* to_keys, u32* to_places) {
-#pragma unroll 4
-    for (u32 at = share.first + threadIdx.x; at < share.last; at += Threads) {
-        to_keys[at] = key_at<L, First>(from, at, keys);
-        to_places[at] = at;
-    }
-}
-
 // Grid: `splits` blocks. Shared: a TileMemory. Writes keys at `out`, their positions at `partials`.
 template <class L, bool First, int Threads, int Items>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 4) bins_sort_split(const __grid_constant__ Task<2> task) {
     const Digits digits = digits_of(task);
-    const TileShare<Threads * Items> share(task);
-    u32 *const to_keys = (u32*)task.out, *const to_places = (u32*)task.partials;
-    Grouper<L> keys(task);
-    if (!out_of_order(task)) {
-        copy_share<L, First, Threads, Items>(unsorted_of(task), share, keys, to_keys, to_places);
-        return;
-    }
     const TileMemory<Threads, Items> memory(digits.number);
     for (u32 d = threadIdx.x; d < digits.number; d += Threads)
         memory.offsets[d] = ((const u32*)task.base[1].a)[d * task.splits + blockIdx.x];
     memory.ranks.begin();
     __syncthreads();
-    split_tiles<L, First, Threads, Items>(unsorted_of(task), share, digits, memory, keys, to_keys, to_places);
+    Grouper<L> keys(task);
+    split_tiles<L, First, Threads, Items>(unsorted_of(task), TileShare<Threads * Items>(task), digits, memory, keys,
+                                          (u32*)task.out, (u32*)task.partials);
 }
 
 // Grid: a thread for each group and one more. Finds where its stretch begins among the sorted keys in base[0].a.
