@@ -84,36 +84,3 @@ def test_the_partials_of_several_slices_travel_as_one():
     found = reduce_tasks.run_each([[np.ones((4, 3), "f4")]], runs=runs)
     assert len(serialize(found)) <= 4
     assert all(one["value"].tolist() == [[4.0, 4.0, 4.0]] for one in pickle.loads(pickle.dumps(found)))
-
-
-def partials_of_slices(bound, sizes, shape):
-    partials = partials_of(bound, sum(sizes), shape)
-    for partial in partials:
-        partial["count"] = 3
-    return partials
-
-
-@pytest.mark.parametrize("drop", [None, (0,), (0, 2)])
-@pytest.mark.parametrize(("sizes", "combines"), [((2, 2, 2), 1), ((1, 1), 0), ((3,), 1), ((2, 3), 2)])
-def test_slices_are_finished_at_once(sizes, combines, drop, monkeypatch):
-    """The same results as of each alone, in one combination of all where each slice has as many partials."""
-    bound = operators.get("mean").bind(np.dtype("f8"))
-    partials = partials_of_slices(bound, sizes, (1, 4, 1))
-    finish = functools.partial(reduce_tasks.finalise, bound=bound, drop=drop, device=False)
-    ends = np.cumsum(sizes)
-    wanted = [finish(partials[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
-    calls, combine = [], reduce_tasks.chunk.combine
-    monkeypatch.setattr(reduce_tasks.chunk, "combine", lambda *given: calls.append(1) or combine(*given))
-    found = reduce_tasks.each_slice(partials, finish, sizes)
-    assert len(calls) == combines and len(found) == len(sizes)
-    for one, other in zip(found, wanted, strict=True):
-        assert one.shape == other.shape and one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
-
-
-def test_a_slice_without_an_answer_says_so():
-    bound = operators.get("max").bind(np.dtype("f8"))
-    partials = [*partials_of(bound, 2, (3,)), None, None]
-    finish = functools.partial(reduce_tasks.finalise, bound=bound, drop=None, device=False)
-    with pytest.raises(ValueError, match="empty slice"):
-        reduce_tasks.each_slice(partials, finish, (2, 2))

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from itertools import accumulate, chain
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -40,7 +40,7 @@ from . import deferred, group_task, scan_tasks
 from . import graph_arrays as da
 from .group_task import Step
 from .layers import GroupNode, Key, LazyTasks, PlacedGroupNode, Tasks, needed_alone, sources_first, users_of
-from .reduce_tasks import combine, each_slice, finalise, pick
+from .reduce_tasks import combine, finalise, pick
 from .scan_tasks import Scan
 
 Graph = dict[Key, GraphNode]
@@ -556,7 +556,7 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         if len(partials) >= len(inside):
             continue
         names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
-        inner = {**_finished_at_once(finished), key: graph[key]}
+        inner = {**finished, key: graph[key]}
         fused[key] = Task(key, group_task.execute, inner, key, names, *map(TaskRef, names))
         for each in inside:
             del fused[each]
@@ -564,21 +564,6 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
             if users[need] <= inside:
                 fused.pop(need, None)
     return fused
-
-
-def _finished_at_once(tasks: Mapping[Key, Task]) -> Graph:
-    """These tasks, with one that finishes the blocks of all that do so alike, out of which each takes its own."""
-    alike: dict[Any, list[Key]] = {}
-    for key in sorted(tasks, key=str):
-        if cast(partial[Any], tasks[key].func).func is finalise:
-            alike.setdefault(tuple(cast(partial[Any], tasks[key].func).keywords.values()), []).append(key)
-    found: Graph = {**tasks}
-    for number, keys in enumerate(alike.values()):
-        name, partials = ("blocks", number), [tasks[key].args[0].args for key in keys]
-        run = partial(each_slice, run=tasks[keys[0]].func, sizes=[*map(len, partials)])
-        found[name] = Task(name, run, List(*chain.from_iterable(partials)))
-        found |= {key: Task(key, partial(pick, number=at), TaskRef(name)) for at, key in enumerate(keys)}
-    return found
 
 
 def _finishes(node: GraphNode | None) -> bool:

@@ -136,21 +136,7 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 def each_slice(partials: list[Partial], run: Callable[[list[Partial]], Any], sizes: Sequence[int]) -> list[Any]:
     """What a task's function makes of the partials of each of several slices, so many of each."""
     ends = accumulate(sizes, initial=0)
-    slices = [partials[a:b] for a, b in pairwise(ends)]
-    if (together := _alike(slices)) is None or getattr(run, "func", None) is not finalise:
-        return [run(each) for each in slices]
-    options = run.keywords  # type: ignore[attr-defined]
-    drop = None if options["drop"] is None else [axis + 1 for axis in options["drop"]]
-    return [*run(together, **{**options, "drop": drop})]
-
-
-def _alike(slices: Sequence[Sequence[Partial]]) -> list[Partial] | None:
-    """Partials of several slices as those of one, with an axis of slices ahead of theirs: one combines them in as many
-    steps. None where they lie on a GPU or have several shapes."""
-    if len(slices) < 2 or len({len(each) for each in slices}) > 1:
-        return None
-    columns = [stacked(column) for column in zip(*slices, strict=True)]
-    return None if any(column is None for column in columns) else columns
+    return [run(partials[a:b]) for a, b in pairwise(ends)]
 
 
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
