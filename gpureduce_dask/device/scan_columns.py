@@ -4,28 +4,11 @@ are many, a warp for each (kernels/scan/columns.cuh)."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from .scan_task import (
-    ENTRY,
-    LANES,
-    PACK,
-    RING_SLOTS,
-    SECTOR,
-    STAGES,
-    STATE_SLOTS,
-    WRITE_DELAY,
-    Plan,
-    Scan,
-    Step,
-    chain_tile_states,
-    in_tiles,
-    most_in_a_bank,
-    named,
-    published_bytes,
-    radix_of,
-    strip_words,
-)
+from . import scan_task
+from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
 from .tuning import PROCESSORS
 
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
@@ -56,8 +39,7 @@ FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one be
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 
 
-@dataclass(frozen=True)
-class RowLayout:
+class RowLayout(NamedTuple):
     """How an operand's rows lie in shared memory."""
 
     step: int
@@ -114,16 +96,15 @@ class Strips:
         """With so many tiles a chain, and rows of a lane."""
         layouts = [word for each in self.layouts[:2] for word in each.words(self.row_groups * rows)]
         numbers = (self.count, self.width, self.lead, self.chains, links, rows, self.row_groups, self.chains * links)
-        return strip_words(self.scan, (*numbers, self.scan.steps[-1]), layouts)
+        return self.scan.strip_words((*numbers, self.scan.steps[-1]), layouts)
 
 
-def plan(scan: Scan) -> Plan | None:
+def column_strips(scan: Scan) -> Launch | None:
     """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
     op = scan.op
-    if not scan.line_dims or scan.columns.size < 2 or not scan.lies_in_packs:
+    if not scan.line_dims or not scan.lies_in_packs or scan.columns.c != op.out_bytes:
         return None
-    steps = zip(scan.apart(scan.columns), op.itemsizes, strict=False)
-    if scan.columns.c != op.out_bytes or any(not 0 <= step <= SPARSEST * n for step, n in steps):
+    if any(not 0 <= step <= SPARSEST * n for step, n in zip(scan.apart(scan.columns), op.itemsizes, strict=False)):
         return None
     lane_columns, column_stride = _columns_of_lane(scan)
     strips = _strips(scan, lane_columns, column_stride)
@@ -131,22 +112,26 @@ def plan(scan: Scan) -> Plan | None:
     shapes: tuple[int, ...] = WARPS_OF_LARGE
     if op.state_bytes < LARGE_STATE_BYTES:
         shapes = WARPS_OF_MANY if lane_columns == 1 and not is_anchored else WARPS
-    warps_of = (all_warps - WRITE_DELAY * lane_columns for all_warps in shapes)
-    cut = next(filter(None, (_cut(strips, warps) for warps in warps_of if warps > 1)), None)
+    look_back_warps = WRITE_DELAY * lane_columns
+    cuts = (_cut(strips, warps - look_back_warps) for warps in shapes if warps > look_back_warps + 1)
+    cut = next(filter(None, cuts), None)
     if cut is None:
         return None
     warps, rows, links, nbytes = cut
     published = 16 * -(-op.state_bytes // 8)  # of a chain's column, written again and again
     if is_anchored:
-        each = published_bytes(op)
-        published = each * chain_tile_states(links, radix_of(each))
-    shape = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
-    kernel = f"scan_tiles<{named('StripScan', op.type, op.emits, *shape)}>"
-    tiles, processors, warps = chains * links, scan.gpu.processors, warps + WRITE_DELAY * lane_columns
-    published *= chains * LANES * lane_columns
-    found = in_tiles(scan, kernel, min(tiles, processors), warps, nbytes, published, strips.words(links, rows))
-    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else ""
-    return replace(found, starts=scan.starts, chain=-(-tiles // processors), cost=cost)
+        each = op.published_bytes()
+        published = each * scan_task.chain_tile_states(links, scan_task.radix_of(each))
+    return Launch(
+        (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive),
+        chains * links,
+        warps + look_back_warps,
+        strips.words(links, rows),
+        nbytes,
+        published * chains * LANES * lane_columns,
+        chain=-(-chains * links // scan.gpu.processors),
+        variant="several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else "",
+    )
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
@@ -167,7 +152,7 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     is_whole = columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
     if is_whole and LANES < columns.size < 2 * LANES:
         return 2, LANES  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
-    if not any(n % SECTOR for n in (*scan.row_steps(0), *scan.row_places(-1))):
+    if not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1))):
         return 1, 1
     count = min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
     while columns.size < LANES * count:
@@ -241,7 +226,7 @@ def _conflict_free_rows(most: int, strips: Strips) -> int:
 
     def conflicts(rows: int) -> int:
         places = (lane // width * rows * width + lane % width for lane in range(lanes))
-        return most_in_a_bank(place * size // 4 for place in places)
+        return scan_task.most_in_a_bank(place * size // 4 for place in places)
 
     return min(range(most, most * 3 // 4, -1), key=conflicts)
 
@@ -272,7 +257,7 @@ WARPS_ALONE = {8: 1.0, 4: 1.0, 3: 1.0, 7: 0.97, 6: 0.95, 5: 0.9}
 ENOUGH, PLENTY = 0.75, 0.95
 
 
-def serial_plan(scan: Scan) -> Plan | None:
+def serial_columns(scan: Scan) -> Launch | None:
     """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many; else
     None."""
     op = scan.op
@@ -294,9 +279,8 @@ def serial_plan(scan: Scan) -> Plan | None:
     rows = free // (strips.row_bytes + ENTRY) // FEWEST_ALONE * FEWEST_ALONE
     if not rows:
         return None
-    kernel = named("scan_serial_columns", op.type, op.emits, lane_columns, scan.exclusive)
-    step = Step(kernel, strips.chains, LANES, strips.share(rows) + ENTRY * rows)
-    return Plan((step,), strips.words(-(-scan.length // rows), rows), starts=scan.starts)
+    words, nbytes = strips.words(-(-scan.length // rows), rows), strips.share(rows) + ENTRY * rows
+    return Launch((lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
 
 
 def _warps_of(chains: int) -> int:

@@ -8,27 +8,9 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from . import scan_task
 from .scan_columns import FEW_CHAINS
-from .scan_task import (
-    LANES,
-    PACK,
-    RING_SLOTS,
-    SECTOR,
-    STAGES,
-    STATE_SLOTS,
-    WRITE_DELAY,
-    Plan,
-    Scan,
-    adds_floats,
-    adds_pairs,
-    chain_tile_states,
-    in_tiles,
-    most_in_a_bank,
-    named,
-    published_bytes,
-    radix_of,
-    strip_words,
-)
+from .scan_task import LANES, PACK, RING_SLOTS, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
 
 LINE = 128  # bytes of a line of memory
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
@@ -49,10 +31,10 @@ class Cut(NamedTuple):
 def _lead(scan: Scan) -> int | None:
     """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
     in both arrays, or packs are not aligned at the same elements."""
-    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs:
+    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs or scan.apart(scan.columns) != scan.sizes:
         return None
-    width, rows = scan.columns.size, zip(scan.arrays.strides, scan.sizes, strict=True)
-    if width < 2 or scan.apart(scan.columns) != scan.sizes or any(s[scan.arrays.axis] != width * n for s, n in rows):
+    rows = zip(scan.arrays.strides, scan.sizes, strict=True)
+    if any(strides[scan.arrays.axis] != scan.columns.size * n for strides, n in rows):
         return None
     if any(scan.lead_at(scan.apart(dim)) is None for dim in scan.planes):
         return None
@@ -60,8 +42,15 @@ def _lead(scan: Scan) -> int | None:
 
 
 def _launch(
-    scan: Scan, lead: int, kernel: str, cut: Cut, radix: int, tile_state: int, joined: bool = False, blocks: int = 1
-) -> Plan:
+    scan: Scan,
+    lead: int,
+    arguments: tuple[int, ...],
+    cut: Cut,
+    radix: int,
+    tile_state: int,
+    joined: bool = False,
+    blocks: int = 1,
+) -> Launch:
     """``tile_state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``joined``: planes
     are one chain."""
     width, planes = scan.columns.size, scan.plane_count
@@ -70,16 +59,9 @@ def _launch(
     clusters = -(-positions // (blocks * cut.row_groups * cut.rows * width))
     links = clusters * blocks
     numbers = (1, width, 0, planes, links, cut.rows, cut.row_groups, chains * links, -1 if scan.reverse else 1)
-    grid = min(chains * links, scan.gpu.processors // blocks * blocks)
     warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
-    published = chains * chain_tile_states(clusters, radix) * tile_state
-    return in_tiles(scan, kernel, grid, warps, cut.shared_bytes, published, strip_words(scan, numbers))
-
-
-def plan(scan: Scan) -> Plan | None:
-    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
-    lead = _lead(scan)
-    return None if lead is None else _by_clusters(scan, lead) or _by_blocks(scan, lead)
+    published = chains * scan_task.chain_tile_states(clusters, radix) * tile_state
+    return Launch(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
 
 
 # ---- tiles of a block
@@ -116,17 +98,19 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 PART_STATE_COST = 0.5
 
 
-def _by_blocks(scan: Scan, lead: int) -> Plan | None:
-    """None where other kernels are faster, or planes do not follow one another and are many, or short."""
-    if not _pays(scan):
+def contiguous_columns(scan: Scan) -> Launch | None:
+    """Where rows lie one after another in both arrays; None where other kernels are faster, or planes do not follow one
+    another and are many, or short."""
+    lead = _lead(scan)
+    if lead is None or not _pays(scan):
         return None
     op, width, planes = scan.op, scan.columns.size, scan.plane_count
     # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.
-    each = published_bytes(op, planes > 1)
+    each = op.published_bytes(planes > 1)
     columns = _in_a_line(each)
     is_wide = width > (4 if each == 8 else 2) * columns
     warps = -(-width // (2 * columns if is_wide else columns))
-    radix = radix_of(each, shares_lanes=not is_wide)
+    radix = scan_task.radix_of(each, shares_lanes=not is_wide)
     cut = _cut(scan, warps)
     if cut is None:
         return None
@@ -134,13 +118,12 @@ def _by_blocks(scan: Scan, lead: int) -> Plan | None:
     plane = tuple(scan.length * width * n for n in scan.sizes)
     if [scan.apart(dim) for dim in scan.planes] != [plane] if joined else planes >= FEW_CHAINS:
         return None
-    each = published_bytes(op, joined)
+    each = op.published_bytes(joined)
     columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
     # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
     slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
     shape = (cut.warp_groups, cut.warps, warps, joined, scan.exclusive, radix, slots)
-    kernel = f"scan_tiles<{named('ContiguousColumnScan', op.type, op.emits, *shape)}>"
-    return _launch(scan, lead, kernel, cut, radix, warps * columns * each, joined)
+    return _launch(scan, lead, shape, cut, radix, warps * columns * each, joined)
 
 
 def _in_a_line(nbytes: int) -> int:
@@ -155,7 +138,7 @@ def _pays(scan: Scan) -> bool:
     read, row = width * size, width * scan.widest
     if scan.length < (SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST):
         return False
-    if width > (WIDEST if published_bytes(op, scan.plane_count > 1) <= PACK else FEW_OF_LARGE):
+    if width > (WIDEST if op.published_bytes(scan.plane_count > 1) <= PACK else FEW_OF_LARGE):
         return False
     if scan.sizes == (4, 4):
         return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % LINE == 0 else MOST_OF_WORDS)
@@ -209,7 +192,7 @@ def _conflicts(distance: int, width: int, size: int) -> float:
         for lane in range(begin, begin + LANES // each):
             group, column = divmod(lane, width)
             words.add(group * LANES**3 + (group * distance + column) * size // 4)  # groups have words of their own
-        worst.append(most_in_a_bank(words, each))
+        worst.append(scan_task.most_in_a_bank(words, each))
     return sum(worst) / len(worst)
 
 
@@ -244,29 +227,29 @@ LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
 MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
-def _by_clusters(scan: Scan, lead: int) -> Plan | None:
+def cluster_columns(scan: Scan) -> Launch | None:
     """Where it pays, of a GPU that has clusters."""
-    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
+    lead = _lead(scan)
+    if lead is None or not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
         return None
     op, width = scan.op, scan.columns.size
     back = -(-width // (BLOCKS * LANES))  # warps that look back
     by_columns = GROUPS_OF_WORDS if scan.sizes[0] == 4 else GROUPS_OF_EIGHTS
-    shapes = GROUPS_OF_SUMS if adds_floats(op) else (next(shape for most, shape in by_columns if width <= most),)
+    shapes = GROUPS_OF_SUMS if op.adds_floats else (next(shape for most, shape in by_columns if width <= most),)
     cuts = (cut for shape in shapes if LANES * shape[1] >= width for cut in _cluster_cuts(scan, *shape, back))
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
     shape = (cut.warp_groups, cut.warps, back, scan.exclusive, RADIX, cut.rows, BLOCKS)
-    kernel = f"scan_cluster_tiles<{named('ClusterColumnScan', op.type, op.emits, *shape)}>"
-    return _launch(scan, lead, kernel, cut, RADIX, BLOCKS * back * LANES * published_bytes(op), blocks=BLOCKS)
+    return _launch(scan, lead, shape, cut, RADIX, BLOCKS * back * LANES * op.published_bytes(), blocks=BLOCKS)
 
 
 def _suits_clusters(scan: Scan) -> bool:
     """True of one plane, and elements, states and columns for which it pays."""
-    op, size, is_pair = scan.op, scan.sizes[0], adds_pairs(scan.op)
+    op, size, is_pair = scan.op, scan.sizes[0], scan.op.adds_pairs
     least = NARROWEST_OF_PAIRS if is_pair else NARROWEST
     most = WIDEST_OF_EIGHTS if size == 8 and not is_pair else WIDEST
-    is_small = op.state_bytes <= (16 if is_pair and size == 8 else size) or adds_floats(op)
+    is_small = op.state_bytes <= (16 if is_pair and size == 8 else size) or op.adds_floats
     is_one = scan.plane_count == 1 and size == op.out_bytes and size in (4, 8)
     return is_one and is_small and least <= scan.columns.size <= most
 
@@ -280,7 +263,7 @@ def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int
     scratch = SCRATCH + STATE_SLOTS * warp_groups * warps * LANES * max(8, op.state_bytes) + messages
     row = warp_groups * each * width * size
     registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8
-    share_of_rows = REGISTER_SHARE_OF_PAIRS if adds_pairs(op) else REGISTER_SHARE
+    share_of_rows = REGISTER_SHARE_OF_PAIRS if op.adds_pairs else REGISTER_SHARE
     row_registers = registers - OTHER_REGISTERS if op.state_bytes <= 4 else int(registers * share_of_rows)
     most = min(row_registers * 4 // size, (scan.gpu.shared_bytes - scratch) // (CLUSTER_STAGES * row))
     worse = IDLE_COST * (1 - each * width / (LANES * warps)) + WARP_COST * warps

@@ -14,27 +14,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from . import scan_columns, scan_contiguous_columns, scan_costs, scan_small_lines
-from .scan_task import (
-    LANES,
-    METHODS,
-    PACK,
-    RING_SLOTS,
-    SINGLE_PASS,
-    STAGES,
-    STATE_SLOTS,
-    WRITE_DELAY,
-    Gpu,
-    Operands,
-    Operator,
-    Plan,
-    Scan,
-    Step,
-    check_method,
-    in_tiles,
-    named,
-    words,
-)
+from . import scan_costs, scan_task
+from .scan_columns import column_strips, serial_columns
+from .scan_contiguous_columns import BLOCKS, cluster_columns, contiguous_columns
+from .scan_small_lines import lane_lines, rows_per_batch, small_lines, subwarp_lines, thread_columns
+from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Kernel, Launch, Plan, Scan, Step
 
 # Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
 # float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
@@ -60,63 +44,59 @@ ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
 SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
-WITHOUT_POSITIONS = (  # planners of kernels that tell no positions
-    scan_small_lines.lane_lines,
-    scan_small_lines.small_lines,
-    scan_small_lines.subwarp_lines,
-    scan_contiguous_columns.plan,
-    scan_columns.serial_plan,
-    scan_columns.plan,
-)
 
-
-def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu, method: str = SINGLE_PASS) -> Plan:
+def plan(
+    op: scan_task.Operator,
+    arrays: scan_task.Operands,
+    exclusive: bool,
+    reverse: bool,
+    gpu: scan_task.Gpu,
+    method: str = scan_task.SINGLE_PASS,
+) -> Plan:
     """Cut a scan, as is predicted to take least time on this GPU.
 
     ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
     """
-    if method == SINGLE_PASS:
+    if method == scan_task.SINGLE_PASS:
         return scan_costs.least(every(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
-    if method in METHODS:
+    if method in scan_task.METHODS:
         return _by_lines(Scan(op, arrays, exclusive, reverse, gpu), _lanes_of(arrays))
     kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
-    return kernels[check_method(method, (*METHODS, *kernels))]
+    return kernels[scan_task.check_method(method, (*scan_task.METHODS, *kernels))]
 
 
-def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
+def every(
+    op: scan_task.Operator, arrays: scan_task.Operands, exclusive: bool, reverse: bool, gpu: scan_task.Gpu
+) -> list[Plan]:
     """The plans of all kernels that take a scan, of each kernel one."""
     scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = op.with_counts() if arrays.index_step > 0 else None
-        if counted or not op.indexed:
-            without = replace(scan, op=counted or op)
-            found = [make(without) for make in (*WITHOUT_POSITIONS, _any_all)]
-        found += [scan_small_lines.thread_columns(scan), _in_rows(scan)]
+        counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None
+        without = replace(scan, op=counted) if counted else None if op.indexed else scan
+        scans = ((kernel, scan if kernel.tells_positions else without) for kernel in KERNELS)
+        found = [kernel.plan(scan) for kernel, scan in scans if scan]
     found += [_by_lines(scan, lanes) for lanes in sorted({1, _lanes_of(arrays)})]
     return [plan for plan in found if plan]
 
 
-def _any_all(scan: Scan) -> Plan | None:
+def any_all(scan: Scan) -> Launch | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
-    op, arrays = scan.op, scan.arrays
-    if not op.type.startswith(("Any<", "All<")) or len(scan.sizes) > 2 or scan.exclusive or scan.reverse:
+    if not scan.op.type.startswith(("Any<", "All<")) or scan.exclusive or scan.reverse or scan.arrays.lines > 1:
         return None
-    if arrays.lines > 1 or not arrays.is_along_memory or not scan.lies_in_packs or op.out_bytes != 1:
-        return None
-    lead = scan.lead_at(arrays.phases)
-    if lead is None or not all(map(scan.is_contiguous, range(2))):
+    lead = scan.lead_at(scan.arrays.phases)
+    if lead is None or not scan.is_dense or scan.op.out_bytes != 1:
         return None
     for warps, run in ANY_ALL_SHAPES:
         tile = LANES * warps * run * PACK
         nbytes = ANY_ALL_STAGES * tile + 8 * STATE_SLOTS * warps + 8 * RING_SLOTS + 16
         if nbytes <= scan.gpu.shared_bytes:
             tiles = -(-(scan.length + lead) // (tile // scan.sizes[0]))
-            members = words(scan, tiles=tiles, lead=lead)
-            return _tiles_of_lines(scan, named("AnyAllScan", op.type, warps, run), tiles, warps, nbytes, members)
+            words = scan.words(tiles, lead)
+            return Launch((warps, run), tiles, warps + WRITE_DELAY, words, nbytes, _published(scan, tiles))
     return None
 
 
-def _in_rows(scan: Scan) -> Plan | None:
+def rows(scan: Scan) -> Launch | None:
     """In tiles, where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all
     arrays, are copied unit by unit."""
     op, arrays = scan.op, scan.arrays
@@ -140,18 +120,10 @@ def _in_rows(scan: Scan) -> Plan | None:
     else:
         return None
     tiles = -(-(arrays.lines * scan.length + lead) // (warps * share))
-    members = words(
-        scan,
-        tiles=tiles,
-        lead=lead,
-        steps=[strides[-1] for strides in arrays.strides],
-        units=units,
-        step_index=arrays.index_step,
-        walk=scan.line_dims,
-    )
-    shape = (warps, run, arrays.lines > 1, strided, scan.exclusive, scan.reverse)
-    found = _tiles_of_lines(scan, named("RowScan", op.type, op.emits, *shape), tiles, warps, nbytes, members)
-    return replace(found, cost="RowScan, strided") if strided else found
+    words = scan.words(tiles, lead, steps=[strides[-1] for strides in arrays.strides], units=units)
+    arguments = (warps, run, arrays.lines > 1, strided, scan.exclusive, scan.reverse)
+    published, variant = _published(scan, tiles), "strided" if strided else ""
+    return Launch(arguments, tiles, warps + WRITE_DELAY, words, nbytes, published, variant=variant)
 
 
 def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
@@ -168,11 +140,9 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _tiles_of_lines(scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes) -> Plan:
-    """By blocks of which a warp looks back for all lines."""
-    published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
-    blocks = min(tiles, scan.gpu.processors)
-    return in_tiles(scan, f"scan_tiles<{kind}>", blocks, warps + WRITE_DELAY, nbytes, published, members)
+def _published(scan: Scan, tiles: int) -> int:
+    """Bytes of their states (kernels/scan/tile_state.cuh)."""
+    return tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)
 
 
 def _copy_unit(scan: Scan, operand: int, lead: int) -> int:
@@ -183,7 +153,7 @@ def _copy_unit(scan: Scan, operand: int, lead: int) -> int:
     return math.gcd(scan.arrays.alignment(operand), scan.length * size, lead * size)
 
 
-def _lanes_of(arrays: Operands) -> int:
+def _lanes_of(arrays: scan_task.Operands) -> int:
     """Lanes that take a line together: a warp, where they read neighbours, of as many lines as a launch has warps."""
     return LANES if arrays.is_along_memory and arrays.lines < MOST_LINES else 1
 
@@ -196,16 +166,29 @@ def _by_lines(scan: Scan, lanes: int) -> Plan:
     if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
         splits = max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = min(WARP_BATCH, batch) if lanes > 1 else scan_small_lines.rows_per_batch(op, length, batch, HEAVY_BATCH)
+    batch = min(WARP_BATCH, batch) if lanes > 1 else rows_per_batch(op, length, batch, HEAVY_BATCH)
     blocks = -(-lines * splits * lanes // THREADS)
-    shape = (THREADS, batch, lanes)
-    launches = [Step(named("scan_lines", op.type, op.emits, *shape, splits > 1, scan.exclusive), blocks, THREADS)]
+    shape, types = (THREADS, batch, lanes), (op.type, op.emits)
+    launches = [Step(scan_task.named("scan_lines", *types, *shape, splits > 1, scan.exclusive), blocks, THREADS)]
     if splits > 1:
-        fold = Step(named("scan_fold_parts", op.type, *shape), blocks, THREADS)
-        parts = Step(named("scan_parts", op.type, THREADS), -(-lines * LANES // THREADS), THREADS)
+        fold = Step(scan_task.named("scan_fold_parts", op.type, *shape), blocks, THREADS)
+        parts = Step(scan_task.named("scan_parts", op.type, THREADS), -(-lines * LANES // THREADS), THREADS)
         launches = [fold, parts, *launches]
-    members = words(scan, tiles=splits, steps=scan.steps, step_index=scan.arrays.index_step, walk=scan.line_dims)
     scratch = lines * splits * op.state_bytes if splits > 1 else 0
     chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)
     cost = f"{launches[0].kernel.partition('<')[0]}, by warps" if lanes > 1 else ""
-    return Plan(tuple(launches), members, scratch, False, scan.starts, chain, cost)
+    return Plan(tuple(launches), scan.words(splits), scratch, False, scan.starts, chain, cost)
+
+
+KERNELS = (
+    Kernel("LaneLineScan", lane_lines, "scan_shares", turns=True),
+    Kernel("SmallLineScan", small_lines, "scan_shares"),
+    Kernel("SubwarpLineScan", subwarp_lines, "scan_shares", turns=True),
+    Kernel("ClusterColumnScan", cluster_columns, "scan_cluster_tiles", BLOCKS, turns=True),
+    Kernel("ContiguousColumnScan", contiguous_columns, "scan_tiles", turns=True),
+    Kernel("scan_serial_columns", serial_columns),
+    Kernel("StripScan", column_strips, "scan_tiles"),
+    Kernel("AnyAllScan", any_all, "scan_tiles", turns=True, emits=False),
+    Kernel("scan_thread_columns", thread_columns, tells_positions=True),
+    Kernel("RowScan", rows, "scan_tiles", turns=True, tells_positions=True),
+)

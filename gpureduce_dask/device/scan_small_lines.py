@@ -6,10 +6,11 @@ import math
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from .layout import Dim
-from .scan_task import ENTRY, LANES, PACK, Operands, Operator, Plan, Scan, Step, words
-from .task import div_words, flag, packed, walk_words
+from .scan_task import ENTRY, LANES, PACK, Launch, Operator, Scan
+from .task import div_words, packed, walk_words
 
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
@@ -36,32 +37,21 @@ WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
 MOST_OF_VECTOR = 8  # elements, at most
 
 
-def lane_lines(scan: Scan) -> Plan | None:
+def lane_lines(scan: Scan) -> Launch | None:
     """For dense lines along the last axis; None where they are few, long or not aligned."""
     op, length, arrays = scan.op, scan.length, scan.arrays
-    if not (arrays.is_along_memory and scan.lies_in_packs and all(map(scan.is_contiguous, range(len(scan.sizes))))):
-        return None
-    if any(arrays.phases):
+    if not (arrays.is_along_memory and scan.lies_in_packs and scan.is_dense) or any(arrays.phases):
         return None
     table = _table_bytes(op, 2 * length)
-    cuts = [_lane_cut(scan, pack, table) for pack in (n // scan.widest for n in PACKS) if pack]
-    if length % 2:  # element by element lanes are in different banks
-        cuts.append(_lane_cut(scan, 1, table))
+    packs = [n // scan.widest for n in PACKS if n >= scan.widest] + [1] * (length % 2)  # of one, banks are different
+    cuts = [_lane_cut(scan, pack, table) for pack in packs]
     warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
     if warps < (ENOUGH_OF_WIDENED if (scan.sizes[0], op.out_bytes) == (1, 8) else ENOUGH):
         return None
     tiles = -(-arrays.lines // (LANES * each))
-    kind = f"LaneLineScan<{op.type}, {op.emits}, {warps}, {pack}, {flag(scan.exclusive)}, {flag(scan.reverse)}>"
-    members = words(scan, tiles=tiles, parts=each)
-    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, chain=each * length)
-
-
-def _of_shares(
-    scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, chain: float, cost: str = ""
-) -> Plan:
-    """Warps that take shares by themselves, of lines that kernels walk in either direction."""
-    step = Step(f"scan_shares<{kind}>", min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
-    return Plan((step,), members, starts=(0,) * len(scan.sizes), chain=chain, cost=cost)
+    words = scan.words(tiles, parts=each)
+    arguments = (warps, pack, scan.exclusive, scan.reverse)
+    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=each * length)
 
 
 def _lane_cut(scan: Scan, pack: int, table: int) -> tuple[int, int, int, int]:
@@ -88,7 +78,7 @@ def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
     return next((w for w in WARPS if w <= most and w * nbytes <= scan.gpu.shared_bytes - table), 0)
 
 
-def thread_columns(scan: Scan) -> Plan | None:
+def thread_columns(scan: Scan) -> Launch | None:
     """For lines that lie side by side, in planes; None where results do not."""
     op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
     if not scan.line_dims or scan.columns.size < LANES or scan.columns.c != op.out_bytes:
@@ -104,27 +94,15 @@ def thread_columns(scan: Scan) -> Plan | None:
     each = groups * vector
     if lines < each * processors * RESIDENT or length > LONGEST_COLUMN:
         return None
-    threads = min(THREADS, LANES << (-(-columns.size // (LANES * each)) - 1).bit_length())
-    blocks = -(-columns.size // (threads * each))  # of a plane
-    if lines // columns.size * blocks >= 1 << 31:
+    warps = min(THREADS // LANES, 1 << (-(-columns.size // (LANES * each)) - 1).bit_length())
+    tiles = -(-columns.size // (LANES * warps * each))  # of a plane
+    blocks = tiles * (lines // columns.size)
+    if blocks >= 1 << 31:
         return None
-    rows = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS)
-    are_adjacent = scan.apart(columns) == scan.sizes
-    numbers = f"{threads}, {groups}, {vector}, {rows}, {flag(are_adjacent)}, {flag(scan.exclusive)}"
-    members = words(
-        scan,
-        tiles=blocks,
-        parts=columns.size,
-        steps=scan.steps,
-        units=scan.apart(columns),
-        step_index=scan.arrays.index_step,
-        walk=scan.planes,
-        by_lines=blocks,
-    )
-    table = threads // LANES * _table_of_counts(op, length)
-    name = f"scan_thread_columns<{op.type}, {op.emits}, {numbers}>"
-    step = Step(name, blocks * (lines // columns.size), threads, table)
-    return Plan((step,), members, starts=scan.starts, chain=length * each)
+    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.apart(columns)
+    words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
+    arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
+    return Launch(arguments, blocks, warps, words, warps * _table_of_counts(op, length), chain=length * each)
 
 
 def _table_of_counts(op: Operator, length: int) -> int:
@@ -167,33 +145,32 @@ LEAST_RUN = 64  # bytes of a lane's run, where a sub-warp of FEW would not do fo
 FEW_LANES = 8
 
 
-def subwarp_lines(scan: Scan) -> Plan | None:
+def subwarp_lines(scan: Scan) -> Launch | None:
     """For lines along the last axis; None where they are few, long, or their elements lie apart."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
     if not arrays.is_along_memory or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
         return None
     if not scan.lies_in_packs or any(s[-1] != n for n, s in zip(sizes, arrays.strides, strict=True)):
         return None
-    pack = _pack(scan)
-    together = sizes[0] == sizes[-1] and _aligned_alike(arrays)
-    if together and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
+    # Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them.
+    aligned = (math.gcd(arrays.alignment(i), length * size) // size for i, size in enumerate(sizes))
+    pack = max(1, min(PACK // scan.widest, *aligned))
+    in_place = sizes[0] == sizes[-1] and _aligned_alike(scan, scan.line_dims)  # results take the place of elements
+    if in_place and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
         return None  # one line after another, in tiles, by packs
     lanes, run = _subwarp(length // pack, pack, sizes)
-    pitches = [_pitch(length * n, lanes * run * n) for n in sizes]
-    if together:  # results take the place of elements
-        pitches[-1] = 0
-    subwarps = LANES // lanes
-    nbytes = subwarps * (STAGED_SHARES * sum(pitches[:-1]) + pitches[-1])
-    table = _table_bytes(op, lanes * run)
+    subwarps, table = LANES // lanes, _table_bytes(op, lanes * run)
+    *pitches, pitch_out = (_pitch(length * n, lanes * run * n) for n in sizes)
+    pitch_out = 0 if in_place else pitch_out
+    nbytes = subwarps * (STAGED_SHARES * sum(pitches) + pitch_out)
     warps = _warps_of(scan, nbytes, table)
     if not warps:
         return None
     tiles = -(-arrays.lines // subwarps)
-    flags = f"{flag(scan.exclusive)}, {flag(scan.reverse)}"
-    kind = f"SubwarpLineScan<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
-    members = words(scan, tiles=tiles, parts=run, units=pitches, walk=scan.line_dims)
-    cost = "SubwarpLineScan, single" if pack == 1 else ""
-    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, run, cost)
+    words = scan.words(tiles, parts=run, units=(*pitches, pitch_out))
+    arguments = (warps, pack, lanes, scan.exclusive, scan.reverse)
+    variant = "single" if pack == 1 else ""
+    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=run, variant=variant)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -212,15 +189,10 @@ def _lane_run(packs: int, pack: int, size: int) -> int:
     return packs | 1 if nbytes >= 2 else packs + (4 - packs) % 8
 
 
-def _pack(scan: Scan) -> int:
-    """Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them."""
-    aligned = (math.gcd(scan.arrays.alignment(i), scan.length * size) // size for i, size in enumerate(scan.sizes))
-    return max(1, min(PACK // scan.widest, *aligned))
-
-
-def _aligned_alike(arrays: Operands) -> bool:
-    """True where every line has one alignment in the first operand and in the results."""
-    return arrays.phases[0] == arrays.phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in arrays.line_dims())
+def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
+    """True where the first operand and the results have one alignment wherever these dimensions lead."""
+    phases = scan.arrays.phases
+    return phases[0] == phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in dims)
 
 
 def _pitch(nbytes: int, runs: int) -> int:
@@ -242,8 +214,7 @@ ENOUGH_PLANE_WARPS = 16
 MISALIGNED = 0.9  # shares that begin anywhere: a guess
 
 
-@dataclass(frozen=True)
-class PlaneLayout:
+class PlaneLayout(NamedTuple):
     """The members of ``PlaneLayout`` (kernels/core/scan_task.cuh), of planes in one array."""
 
     gap: int
@@ -284,80 +255,63 @@ class Planes:
     rows: int
     columns: int
     layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
-    aligned_alike: bool  # every plane has one address, modulo 16, in both
+    in_place: bool  # results take the place of elements
 
-    @property
-    def lines(self) -> int:
-        """Of a plane."""
-        return self.rows * self.columns
-
-    @property
-    def in_place(self) -> bool:
-        """True where results take the place of elements."""
-        return self.layouts[0] == self.layouts[1] and self.aligned_alike
+    def shares(self, count: int) -> tuple[int, int]:
+        """Bytes of shared memory for so many planes, of elements and of results."""
+        one, other = (layout.share(count) for layout in self.layouts)
+        return one, 0 if self.in_place else other
 
 
-def small_lines(scan: Scan) -> Plan | None:
+def small_lines(scan: Scan) -> Launch | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
-    if len(sizes) != 2 or not scan.lies_in_packs or not scan.is_contiguous(1):
+    if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE:
+        return None
+    if not scan.lies_in_packs or not scan.is_contiguous(1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
     if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
         return None
     if any(n > 1 and step < 0 for strides in arrays.strides for n, step in zip(arrays.shape, strides, strict=True)):
         return None
-    if length * scan.widest > LONGEST_PLANE_LINE:
-        return None
     table = _table_of_counts(op, length)
     found = [_shares(scan, planes, table) for planes in _planes(scan)]
     use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
     if planes is None or use * MOST_WASTE < 1:
         return None
-    shares = [layout.share(count) for layout in planes.layouts]
-    if planes.in_place:
-        shares[1] = 0
-    of_run = -(-planes.count // count)
+    shares, of_run = planes.shares(count), -(-planes.count // count)
     tiles = of_run * math.prod(dim.size for dim in planes.runs)
-    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(scan.exclusive)}>>"
-    nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
-    step = Step(name, min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
     layouts = [word for each, share in zip(planes.layouts, shares, strict=True) for word in each.words(share)]
-    members = (
+    words = (
         packed(tiles, length, planes.count, count, planes.rows, planes.columns, *layouts)
         + struct.pack("2d", *op.option)
         + packed(*div_words(of_run), *walk_words(planes.runs))
     )
-    return Plan((step,), members, starts=scan.starts, waste=waste)
+    nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
+    return Launch((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
 
 
 def _planes(scan: Scan) -> Iterator[Planes]:
     """The ways to take inner axes as planes, whose other axes are two at most."""
-    arrays, phases = scan.arrays, scan.arrays.phases
+    arrays = scan.arrays
     ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
     if scan.length == 1:  # the axis may lie anywhere
         ahead, behind = scan.line_dims, ()
-    for begin in range(len(ahead), 0, -1):
+    for begin in range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1):
         outer, inner = ahead[:begin], (*ahead[begin:], *behind)
-        if len(inner) > 2:
-            continue
+        rows, columns = inner = (*[Dim(1, 0)] * (2 - len(inner)), *inner)
         one, other = (_plane_layout(scan, k, outer, inner) for k in range(2))
         if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
-            rows, columns = _rows_and_columns(inner)
-            alike = phases[0] == phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
-            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), alike)
-
-
-def _rows_and_columns(inner: Sequence[Dim]) -> Sequence[Dim]:
-    """Two axes, of one element where there are fewer."""
-    return [*([Dim(1, 0)] * (2 - len(inner))), *inner]
+            in_place = one == other and _aligned_alike(scan, outer)
+            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), in_place)
 
 
 def _plane_layout(scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
     """How planes lie in the operand or among results: the innermost of the outer axes goes from one to the next."""
     size, gaps = scan.sizes[k], [scan.apart(dim)[k] for dim in outer]
+    row, column = (scan.apart(dim)[k] for dim in inner)
     span = (scan.length - 1) * abs(scan.steps[k]) + sum((dim.size - 1) * scan.apart(dim)[k] for dim in inner)
-    row, column = (scan.apart(dim)[k] for dim in _rows_and_columns(inner))
     phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]
     return PlaneLayout(gaps[-1], span + size, scan.starts[k], scan.steps[k], row, column, phase)
 
@@ -367,21 +321,22 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
     takes the time of for each of elements and results, the number, and warps."""
     sizes, widest = scan.sizes, scan.widest
     least = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW
-    elements = planes.lines * scan.length
+    lines = planes.rows * planes.columns
+    elements = lines * scan.length
     unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
     best, cut = 0.0, (1.0, 0, 0)
     most = min(planes.count, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
-        one, other = (layout.share(count) for layout in planes.layouts)
-        warps = _warps_of(scan, STAGED_SHARES * one + (0 if planes.in_place else other), table)
+        one, other = planes.shares(count)
+        warps = _warps_of(scan, STAGED_SHARES * one + other, table)
         if not warps:
             break
-        lines, useful = count * planes.lines, count * elements * sum(sizes)
-        memory = useful / (planes.layouts[0].copied(count) + count * elements * sizes[1])
+        memory = count * elements * sum(sizes) / (planes.layouts[0].copied(count) + count * elements * sizes[1])
         memory *= min(1, count * elements * widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
-        use = memory * busy * lines / (-(-lines // LANES) * LANES) * planes.count / (-(-planes.count // count) * count)
+        lanes = -(-count * lines // LANES) * LANES
+        use = memory * busy * (count * lines) / lanes * planes.count / (-(-planes.count // count) * count)
         if use > best * 1.02:
             best, cut = use, (1 / (memory * math.sqrt(busy)), count, warps)
     return (best, *cut, planes)

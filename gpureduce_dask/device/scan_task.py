@@ -6,9 +6,10 @@ import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ..errors import ArgumentError, message
 from . import scan_cost_tables
@@ -62,6 +63,27 @@ class Operator:
         align = max(4, self.state_alignment)
         return -(-words // align) * align
 
+    @property
+    def adds_floats(self) -> bool:
+        """True of sums of floats in one binary64."""
+        return self.type.startswith("Sum<") and self.type.endswith("f64>")
+
+    @property
+    def adds_pairs(self) -> bool:
+        """True of sums of float64, whose states are pairs."""
+        return self.type.startswith("Sum<") and self.type.endswith("Twofold>")
+
+    def published_bytes(self, joined: bool = False) -> int:
+        """Of a column's state as tiles publish it (kernels/scan/chained_look_back.cuh); ``joined``: of lines one after
+        another, with whether one began."""
+        if joined:
+            return 16 * -(-self.running_bytes // 8)
+        if found := _COMPACT.fullmatch(self.type):
+            return 8 if found[1] else 16
+        if self.adds_floats or self.adds_pairs:
+            return self.state_bytes
+        return 8 if self.state_bytes <= 4 else 16 * -(-self.state_bytes // 8)
+
 
 @dataclass(frozen=True)
 class Operands:
@@ -92,10 +114,6 @@ class Operands:
         dims = zip(self.shape, self.strides[operand], strict=True)
         others = (stride for i, (n, stride) in enumerate(dims) if n > 1 and i != self.axis)
         return math.gcd(PACK, self.phases[operand], *others)
-
-    def line_dims(self) -> tuple[Dim, ...]:
-        """Where lines begin."""
-        return self.dims(i for i in range(len(self.shape)) if i != self.axis)
 
     def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
         """Some axes, those that continue each other merged."""
@@ -170,7 +188,12 @@ class Scan:
     @cached_property
     def line_dims(self) -> tuple[Dim, ...]:
         """Where lines begin."""
-        return self.arrays.line_dims()
+        return self.arrays.dims(i for i in range(len(self.arrays.shape)) if i != self.arrays.axis)
+
+    @property
+    def is_dense(self) -> bool:
+        """True where lines lie one after another in every array."""
+        return all(map(self.is_contiguous, range(len(self.sizes))))
 
     def is_contiguous(self, operand: int) -> bool:
         """True where an array's lines lie one after another."""
@@ -199,10 +222,6 @@ class Scan:
         """Bytes of each array from one line or plane to the next."""
         return (dim.a, dim.c) if len(self.sizes) == 2 else (dim.a, dim.b, dim.c)
 
-    def row_places(self, operand: int) -> list[int]:
-        """Where a row of columns begins: the first one's address modulo 16, and bytes from there to others."""
-        return [self.arrays.phases[operand], *self.row_steps(operand)]
-
     def row_steps(self, operand: int) -> list[int]:
         """Bytes from one row of columns to the next, and from one plane to the next."""
         return [self.steps[operand], *(self.apart(dim)[operand] for dim in self.planes)]
@@ -212,7 +231,42 @@ class Scan:
         aligned to so many."""
         if self.columns.size % count or self.apart(self.columns) != self.sizes:
             return False
-        return all(n % (count * size) == 0 for i, size in enumerate(self.sizes) for n in self.row_places(i))
+        rows = ((size, (self.arrays.phases[i], *self.row_steps(i))) for i, size in enumerate(self.sizes))
+        return all(place % (count * size) == 0 for size, places in rows for place in places)
+
+    def words(
+        self,
+        tiles: int,
+        lead: int = 0,
+        parts: int = 0,
+        steps: Sequence[int] = (),
+        units: Sequence[int] = (0, 0),
+        in_planes: bool = False,
+    ) -> bytes:
+        """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh).
+
+        ``steps``, ``units``: of each array, of which those of two operands and of results are told, and the third's
+        step, that of flags; ``self.steps`` if not said. ``in_planes``: planes are walked, of so many tiles, not lines.
+        """
+        lines, length, steps = self.arrays.lines, self.length, steps or self.steps
+        flag_step = steps[2] if len(steps) > 3 else 0
+        numbers = [lines * length + lead, lead, lines, length, tiles, parts, flag_step, self.arrays.index_step]
+        for first, *others, last in (steps, units):
+            numbers += [first, others[0] if others else 0, last]
+        bits = (length - 1).bit_length()
+        short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
+        count, walk = (tiles, self.planes) if in_planes else (lines, self.line_dims)
+        flags = [Dim(dim.size, dim.more[0]) for dim in self.line_dims if dim.more]  # of a third operand
+        rest = (*div_words(length), *div_words(count), *walk_words(walk), *walk_words(flags))
+        return packed(*numbers, *short) + struct.pack("2d", *self.op.option) + packed(*rest)
+
+    def strip_words(self, numbers: Sequence[int], layouts: Sequence[int] = ()) -> bytes:
+        """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh): ``numbers`` are those from
+        ``strips`` to ``step_out``, ``layouts`` those of ``RowLayout``, where rows have some."""
+        strips, width, _, chains, *_ = numbers
+        divs = [word for n in (chains, strips, width, self.length) for word in div_words(n)]
+        rest = (*divs, *layouts, *[0] * (ROW_LAYOUTS - len(layouts)), *walk_words(self.planes))
+        return packed(self.length, self.columns.size, *numbers) + struct.pack("2d", *self.op.option) + packed(*rest)
 
 
 @dataclass(frozen=True)
@@ -258,39 +312,59 @@ def named(kernel: str, *arguments: str | int) -> str:
     return f"{kernel}<{', '.join(flag(x) if isinstance(x, bool) else str(x) for x in arguments)}>"
 
 
-def in_tiles(scan: Scan, kernel: str, blocks: int, warps: int, nbytes: int, published: int, members: bytes) -> Plan:
-    """One launch of blocks that take tiles one after another and walk lines in either direction. ``nbytes``: of shared
-    memory. ``published``: bytes of what tiles publish."""
-    step = Step(kernel, blocks, LANES * warps, nbytes)
-    return Plan((step,), members, published + TICKET, True, (0,) * len(scan.sizes))
+class Launch(NamedTuple):
+    """How a kernel takes a scan."""
+
+    arguments: tuple[int, ...]  # of its template, behind types
+    tiles: int  # or shares, or blocks
+    warps: int  # of a block
+    words: bytes  # of a ``Scan`` behind its pointers
+    shared_bytes: int = 0
+    published: int = 0  # bytes, by all tiles
+    chain: float = 0.0
+    waste: float = 1.0
+    variant: str = ""  # of the kernel, which has costs of its own
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, or what is done with the tiles or shares that a kernel takes one after another, and what plans it."""
+
+    name: str
+    launch: Callable[[Scan], Launch | None]  # None where it does not take a scan, or others are known to be faster
+    taker: str = ""  # of tiles or shares
+    cluster: int = 1  # blocks of one
+    turns: bool = False  # lines are walked in either direction; else from the element on that is scanned first
+    tells_positions: bool = False
+    emits: bool = True
+
+    def plan(self, scan: Scan) -> Plan | None:
+        """The plan of a scan, where the kernel takes it."""
+        found = self.launch(scan)
+        if found is None:
+            return None
+        kernel = named(self.name, scan.op.type, *[scan.op.emits] * self.emits, *found.arguments)
+        blocks, in_tiles = found.tiles, "tiles" in self.taker
+        if self.taker:
+            kernel = f"{self.taker}<{kernel}>"
+            rounds = blocks if in_tiles else -(-blocks // found.warps)  # a share is a warp's
+            blocks = min(rounds, scan.gpu.processors // self.cluster * self.cluster)
+        return Plan(
+            (Step(kernel, blocks, LANES * found.warps, found.shared_bytes),),
+            found.words,
+            found.published + TICKET if in_tiles else 0,
+            in_tiles,
+            (0,) * len(scan.sizes) if self.turns else scan.starts,
+            found.chain,
+            f"{self.name}, {found.variant}" if found.variant else "",
+            waste=found.waste,
+        )
 
 
 def most_in_a_bank(words: Iterable[int], together: int = 1) -> int:
     """Accesses to shared memory that a warp's lanes need for these words: of one bank the most, where banks have so
     many neighbouring words each."""
     return max(Counter(word // together % (LANES // together) for word in {*words}).values())
-
-
-def adds_floats(op: Operator) -> bool:
-    """True of sums of floats in one binary64."""
-    return op.type.startswith("Sum<") and op.type.endswith("f64>")
-
-
-def adds_pairs(op: Operator) -> bool:
-    """True of sums of float64, whose states are pairs."""
-    return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
-
-
-def published_bytes(op: Operator, joined: bool = False) -> int:
-    """Of a column's state as tiles publish it (kernels/scan/chained_look_back.cuh); ``joined``: of lines one after
-    another, with whether one began."""
-    if joined:
-        return 16 * -(-op.running_bytes // 8)
-    if found := _COMPACT.fullmatch(op.type):
-        return 8 if found[1] else 16
-    if adds_floats(op) or adds_pairs(op):
-        return op.state_bytes
-    return 8 if op.state_bytes <= 4 else 16 * -(-op.state_bytes // 8)
 
 
 def radix_of(published: int, shares_lanes: bool = False) -> int:
@@ -302,42 +376,3 @@ def radix_of(published: int, shares_lanes: bool = False) -> int:
 def chain_tile_states(links: int, radix: int) -> int:
     """Published states of a chain of so many tiles, for each of its columns: from one chain to the next."""
     return links + (links // radix**2 + 1) * (radix + 1)
-
-
-def words(
-    scan: Scan,
-    *,
-    tiles: int,
-    lead: int = 0,
-    parts: int = 0,
-    step_index: int = 0,
-    steps: Sequence[int] = (0, 0),
-    units: Sequence[int] = (0, 0),
-    walk: Sequence[Dim] = (),
-    by_lines: int = 0,
-) -> bytes:
-    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh). ``steps``, ``units``: of each array, of
-    which those of two operands and of results are told, and the third's step, that of flags. ``by_lines``: what is
-    divided by, if not the lines."""
-    lines, length = scan.arrays.lines, scan.length
-    numbers = [lines * length + lead, lead, lines, length, tiles, parts, steps[2] if len(steps) > 3 else 0, step_index]
-    for first, *others, last in (steps, units):
-        numbers += [first, others[0] if others else 0, last]
-    bits = (length - 1).bit_length()
-    short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
-    divs = div_words(length) + div_words(by_lines or lines)
-    flags = [Dim(dim.size, dim.more[0]) for dim in scan.line_dims if dim.more]  # of a third operand
-    return (
-        packed(*numbers, *short)
-        + struct.pack("2d", *scan.op.option)
-        + packed(*divs, *walk_words(walk), *walk_words(flags))
-    )
-
-
-def strip_words(scan: Scan, numbers: Sequence[int], layouts: Sequence[int] = ()) -> bytes:
-    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh): ``numbers`` are those from ``strips``
-    to ``step_out``, ``layouts`` those of ``RowLayout``, where rows have some."""
-    strips, width, _, chains, *_ = numbers
-    divs = [word for n in (chains, strips, width, scan.length) for word in div_words(n)]
-    rest = (*divs, *layouts, *[0] * (ROW_LAYOUTS - len(layouts)), *walk_words(scan.planes))
-    return packed(scan.length, scan.columns.size, *numbers) + struct.pack("2d", *scan.op.option) + packed(*rest)
