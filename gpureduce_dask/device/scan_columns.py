@@ -102,9 +102,9 @@ class Strips:
 def column_strips(scan: Scan) -> Launch | None:
     """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
     op = scan.op
-    if not scan.line_dims or not scan.lies_in_packs or scan.columns.c != op.out_bytes:
+    if not scan.lies_in_packs or scan.columns.c != op.out_bytes:
         return None
-    if any(not 0 <= step <= SPARSEST * n for step, n in zip(scan.apart(scan.columns), op.itemsizes, strict=False)):
+    if any(not 0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False)):
         return None
     lane_columns, column_stride = _columns_of_lane(scan)
     strips = _strips(scan, lane_columns, column_stride)
@@ -180,7 +180,7 @@ def _strips(scan: Scan, lane_columns: int, column_stride: int = 1) -> Strips:
 
 def _layout(scan: Scan, i: int, width: int, strips: int, lead: int) -> RowLayout:
     """How the rows of an operand lie in shared memory."""
-    size, step, start, column_step = scan.sizes[i], scan.steps[i], scan.starts[i], scan.apart(scan.columns)[i]
+    size, step, start, column_step = scan.sizes[i], scan.steps[i], scan.starts[i], scan.column_steps[i]
     nbytes = (width - 1) * column_step + size
     strip = width * column_step if strips > 1 else 0
     phase = (scan.arrays.phases[i] - lead * column_step) % PACK  # of the strips behind the first
@@ -263,7 +263,7 @@ def serial_columns(scan: Scan) -> Launch | None:
     op = scan.op
     if not (op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))):
         return None
-    if not scan.line_dims or scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
+    if scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
         return None
     lane_columns = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
     while lane_columns > 0:

@@ -31,7 +31,7 @@ class Cut(NamedTuple):
 def _lead(scan: Scan) -> int | None:
     """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
     in both arrays, or packs are not aligned at the same elements."""
-    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs or scan.apart(scan.columns) != scan.sizes:
+    if len(scan.sizes) != 2 or not scan.lies_in_packs or scan.column_steps != scan.sizes:
         return None
     rows = zip(scan.arrays.strides, scan.sizes, strict=True)
     if any(strides[scan.arrays.axis] != scan.columns.size * n for strides, n in rows):

@@ -83,8 +83,8 @@ def any_all(scan: Scan) -> Launch | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
     if not scan.op.type.startswith(("Any<", "All<")) or scan.exclusive or scan.reverse or scan.arrays.lines > 1:
         return None
-    lead = scan.lead_at(scan.arrays.phases)
-    if lead is None or not scan.is_dense or scan.op.out_bytes != 1:
+    lead = scan.lead
+    if lead is None or scan.op.out_bytes != 1:
         return None
     for warps, run in ANY_ALL_SHAPES:
         tile = LANES * warps * run * PACK
@@ -102,13 +102,11 @@ def rows(scan: Scan) -> Launch | None:
     op, arrays = scan.op, scan.arrays
     if not arrays.is_along_memory or not scan.lies_in_packs:
         return None
-    contiguous = [scan.is_contiguous(i) for i in range(len(scan.sizes))]
-    aligned = scan.lead_at(arrays.phases) if all(contiguous) else None
-    strided, lead = aligned is None, aligned or 0
-    if strided and contiguous[-1]:
+    strided, lead, is_whole = scan.lead is None, scan.lead or 0, scan.is_contiguous(len(scan.sizes) - 1)
+    if strided and is_whole:
         lead = arrays.phases[-1] // op.out_bytes
     units = [_copy_unit(scan, i, lead) for i in range(len(scan.sizes))]
-    if contiguous[-1]:
+    if is_whole:
         units[-1] = 0
     for warps, run in _row_shapes(scan):
         share = LANES * run * (PACK // scan.widest)

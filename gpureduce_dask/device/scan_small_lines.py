@@ -40,7 +40,7 @@ MOST_OF_VECTOR = 8  # elements, at most
 def lane_lines(scan: Scan) -> Launch | None:
     """For dense lines along the last axis; None where they are few, long or not aligned."""
     op, length, arrays = scan.op, scan.length, scan.arrays
-    if not (arrays.is_along_memory and scan.lies_in_packs and scan.is_dense) or any(arrays.phases):
+    if not arrays.is_along_memory or not scan.lies_in_packs or scan.lead != 0:
         return None
     table = _table_bytes(op, 2 * length)
     packs = [n // scan.widest for n in PACKS if n >= scan.widest] + [1] * (length % 2)  # of one, banks are different
@@ -81,7 +81,7 @@ def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
 def thread_columns(scan: Scan) -> Launch | None:
     """For lines that lie side by side, in planes; None where results do not."""
     op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
-    if not scan.line_dims or scan.columns.size < LANES or scan.columns.c != op.out_bytes:
+    if scan.columns.size < LANES or scan.columns.c != op.out_bytes:
         return None
     columns, vector = scan.columns, _column_vector(scan)
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
@@ -99,7 +99,7 @@ def thread_columns(scan: Scan) -> Launch | None:
     blocks = tiles * (lines // columns.size)
     if blocks >= 1 << 31:
         return None
-    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.apart(columns)
+    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.column_steps
     words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
     arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
     return Launch(arguments, blocks, warps, words, warps * _table_of_counts(op, length), chain=length * each)

@@ -139,9 +139,9 @@ class Gpu:
     costs: Costs = field(default_factory=lambda: scan_cost_tables.shipped().costs, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scan:
-    """What is to be planned: an operator over arrays, which way, and on which GPU."""
+    """What is to be planned: an operator over arrays, which way, and on which GPU. Nothing is changed later."""
 
     op: Operator
     arrays: Operands
@@ -149,51 +149,21 @@ class Scan:
     reverse: bool
     gpu: Gpu
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Bytes of an element of each operand, and of a result."""
-        return (*self.op.itemsizes, self.op.out_bytes)
-
-    @cached_property
-    def widest(self) -> int:
-        return max(self.sizes)
-
-    @property
-    def lies_in_packs(self) -> bool:
-        """True where a pack is a whole number of elements of each array."""
-        return not any(n > PACK or n & (n - 1) for n in self.sizes)
-
-    def lead_at(self, phases: Sequence[int]) -> int | None:
-        """Elements that lack before addresses, modulo 16, of each array, so that packs are aligned there; None where no
-        number suits all arrays."""
-        pairs = list(zip(self.sizes, phases, strict=True))
-        return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
-
-    @property
-    def length(self) -> int:
-        """Elements of a line."""
-        return self.arrays.shape[self.arrays.axis]
-
-    @cached_property
-    def steps(self) -> tuple[int, ...]:
-        """Bytes of each array from one element of a line to the next that is scanned."""
-        sign = -1 if self.reverse else 1
-        return tuple(sign * strides[self.arrays.axis] for strides in self.arrays.strides)
-
-    @cached_property
-    def starts(self) -> tuple[int, ...]:
-        """Bytes of each array from a line's first element to the first that is scanned."""
-        return tuple((1 - self.length) * step if self.reverse else 0 for step in self.steps)
-
-    @cached_property
-    def line_dims(self) -> tuple[Dim, ...]:
-        """Where lines begin."""
-        return self.arrays.dims(i for i in range(len(self.arrays.shape)) if i != self.arrays.axis)
-
-    @property
-    def is_dense(self) -> bool:
-        """True where lines lie one after another in every array."""
-        return all(map(self.is_contiguous, range(len(self.sizes))))
+    def __post_init__(self) -> None:
+        axis, sign = self.arrays.axis, -1 if self.reverse else 1
+        self.length = self.arrays.shape[axis]  # elements of a line
+        # Of each operand, and of results: bytes of an element, from one of a line to the next that is scanned, and from
+        # a line's first to the first that is scanned.
+        self.sizes = (*self.op.itemsizes, self.op.out_bytes)
+        self.steps = tuple(sign * strides[axis] for strides in self.arrays.strides)
+        self.starts = tuple((1 - self.length) * step if self.reverse else 0 for step in self.steps)
+        self.widest = max(self.sizes)
+        # Where lines begin: columns are those nearest to each other in memory, planes where columns begin.
+        self.line_dims = self.arrays.dims(i for i in range(len(self.arrays.shape)) if i != axis)
+        self.columns, self.planes = (self.line_dims or (Dim(1, 0),))[-1], self.line_dims[:-1]
+        self.plane_count = math.prod(dim.size for dim in self.planes)
+        self.column_steps = self.apart(self.columns)
+        self.lies_in_packs = not any(n > PACK or n & (n - 1) for n in self.sizes)  # a pack is whole elements of each
 
     def is_contiguous(self, operand: int) -> bool:
         """True where an array's lines lie one after another."""
@@ -204,19 +174,17 @@ class Scan:
             step *= n
         return True
 
-    @property
-    def columns(self) -> Dim:
-        """Lines nearest to each other in memory, which may lie side by side."""
-        return self.line_dims[-1]
-
-    @property
-    def planes(self) -> tuple[Dim, ...]:
-        """Where such columns begin."""
-        return self.line_dims[:-1]
+    def lead_at(self, phases: Sequence[int]) -> int | None:
+        """Elements that lack before addresses, modulo 16, of each array, so that packs are aligned there; None where no
+        number suits all arrays."""
+        pairs = list(zip(self.sizes, phases, strict=True))
+        return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
 
     @cached_property
-    def plane_count(self) -> int:
-        return math.prod(dim.size for dim in self.planes)
+    def lead(self) -> int | None:
+        """Elements that lack before the first one; None also where lines do not lie one after another in all arrays."""
+        is_dense = all(map(self.is_contiguous, range(len(self.sizes))))
+        return self.lead_at(self.arrays.phases) if is_dense else None
 
     def apart(self, dim: Dim) -> tuple[int, ...]:
         """Bytes of each array from one line or plane to the next."""
@@ -229,7 +197,7 @@ class Scan:
     def takes_columns(self, count: int) -> bool:
         """True where so many columns can be taken at once: in each array they lie side by side, in rows that are
         aligned to so many."""
-        if self.columns.size % count or self.apart(self.columns) != self.sizes:
+        if self.columns.size % count or self.column_steps != self.sizes:
             return False
         rows = ((size, (self.arrays.phases[i], *self.row_steps(i))) for i, size in enumerate(self.sizes))
         return all(place % (count * size) == 0 for size, places in rows for place in places)
