@@ -40,53 +40,62 @@ BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 
 
 class RowLayout(NamedTuple):
-    """How an operand's rows lie in shared memory."""
+    """How an operand's rows lie in shared memory: members of ``RowLayout`` (kernels/core/scan_task.cuh)."""
 
-    step: int
-    pitch: int
-    size: int  # of an element
-    column_step: int
-    low: int
-    high: int
+    row: int  # bytes of shared memory for one
     joined: bool
+    ahead: list[int]  # members before the bytes of a warp's rows, and behind them
+    behind: list[int]
 
-    @property
-    def row(self) -> int:
-        """Bytes of shared memory for a row."""
-        return abs(self.step) if self.joined else self.pitch
+    @classmethod
+    def of(cls, scan: Scan, i: int, width: int, strips: int, lead: int) -> RowLayout:
+        size, step, start, column_step = scan.sizes[i], scan.steps[i], scan.starts[i], scan.column_steps[i]
+        nbytes = (width - 1) * column_step + size
+        strip = width * column_step if strips > 1 else 0
+        phase = (scan.arrays.phases[i] - lead * column_step) % PACK  # of the strips behind the first
+        is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
+        low, high = scan.arrays.span(i, size)
+        joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
+        packs = -(-nbytes // PACK) + (0 if is_aligned else 1)
+        ahead = [step, packs * PACK, step % PACK, column_step, low - start, high - start, int(joined)]
+        behind = [LANES // packs, -(-(1 << 16) // packs), size - column_step]
+        return cls(abs(step) if joined else packs * PACK, joined, ahead, behind)
 
     def share(self, rows: int) -> int:
         """Bytes of shared memory for a warp's rows."""
         return rows * self.row + (32 + -rows * self.row % PACK if self.joined else 0)
 
-    def words(self, rows: int) -> list[int]:
-        packs = self.pitch // PACK
-        lies = [self.step, self.pitch, self.step % PACK, self.column_step, self.low, self.high, int(self.joined)]
-        return [*lies, self.share(rows), LANES // packs, -(-(1 << 16) // packs), self.size - self.column_step]
 
-
-@dataclass(frozen=True)
+@dataclass
 class Strips:
-    """How columns are cut."""
+    """How columns are cut: whole sectors of memory, all but those at the ends."""
 
     scan: Scan
     lane_columns: int  # columns of a lane
-    column_stride: int  # from one of them to the next
-    width: int  # columns of a strip
-    count: int
-    lead: int  # columns that the first one lacks
-    chains: int  # strips of all planes
-    row_groups: int  # lanes of a warp in one column, each with rows of its own
-    layouts: tuple[RowLayout, ...]  # of the operands' rows
-    row_bytes: int  # of shared memory for a row
+    column_stride: int = 1  # from one of them to the next
 
-    @property
-    def stages_results(self) -> bool:
-        """True where results go through shared memory: whole rows, too short to be written by a warp at once."""
-        written = self.width * self.scan.op.out_bytes
-        takes_one = self.lane_columns == 1 or self.column_stride > 1
+    def __post_init__(self) -> None:
+        scan, columns, most = self.scan, self.scan.columns.size, LANES * self.lane_columns
+        self.width, self.count, self.lead = columns, 1, 0  # of a strip; of a plane; columns that the first one lacks
+        if self.column_stride == 1:
+            most = min(most, STRIP // scan.widest)
+        if columns > most:
+            unit = max(self.lane_columns if self.column_stride == 1 else 1, SECTOR // min(scan.sizes))
+            if scan.columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
+                lead = scan.arrays.phases[0] // scan.sizes[0]
+                self.lead = lead if lead % self.lane_columns == 0 else 0
+            columns += self.lead
+            self.width = min(most, -(-columns // (-(-columns // most) * unit)) * unit)
+            self.count = -(-columns // self.width)
+        self.chains = scan.plane_count * self.count
+        self.row_groups = 1 if self.lane_columns > 1 else LANES // self.width  # lanes in one column, each with own rows
+        cut = self.width, self.count, self.lead
+        self.layouts = [RowLayout.of(scan, i, *cut) for i in range(len(scan.op.itemsizes))]
+        self.row_bytes = STAGES * sum(layout.row for layout in self.layouts)  # of shared memory for a row
+        # Results go through shared memory where they are whole rows, too short to be written by a warp at once.
+        written, takes_one = self.width * scan.op.out_bytes, self.lane_columns == 1 or self.column_stride > 1
         is_short = self.row_groups > 1 or written % SECTOR != 0
-        return takes_one and is_short and self.count == 1 and abs(self.scan.steps[-1]) == written
+        self.stages_results = takes_one and is_short and self.count == 1 and abs(scan.steps[-1]) == written
 
     def share(self, rows: int) -> int:
         """Bytes of shared memory for a warp's rows."""
@@ -94,8 +103,9 @@ class Strips:
 
     def words(self, links: int, rows: int) -> bytes:
         """With so many tiles a chain, and rows of a lane."""
-        layouts = [word for each in self.layouts[:2] for word in each.words(self.row_groups * rows)]
         numbers = (self.count, self.width, self.lead, self.chains, links, rows, self.row_groups, self.chains * links)
+        shares = ((each, each.share(self.row_groups * rows)) for each in self.layouts[:2])
+        layouts = [word for each, share in shares for word in (*each.ahead, share, *each.behind)]
         return self.scan.strip_words((*numbers, self.scan.steps[-1]), layouts)
 
 
@@ -107,7 +117,7 @@ def column_strips(scan: Scan) -> Launch | None:
     if any(not 0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False)):
         return None
     lane_columns, column_stride = _columns_of_lane(scan)
-    strips = _strips(scan, lane_columns, column_stride)
+    strips = Strips(scan, lane_columns, column_stride)
     chains, is_anchored = strips.chains, strips.chains < FEW_CHAINS
     shapes: tuple[int, ...] = WARPS_OF_LARGE
     if op.state_bytes < LARGE_STATE_BYTES:
@@ -158,37 +168,6 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     while columns.size < LANES * count:
         count //= 2
     return (count, LANES) if count > 1 else (1, 1)
-
-
-def _strips(scan: Scan, lane_columns: int, column_stride: int = 1) -> Strips:
-    """Strips of whole sectors of memory, all but those at the ends."""
-    columns, width, count, lead = scan.columns, scan.columns.size, 1, 0
-    most = LANES * lane_columns if column_stride > 1 else min(LANES * lane_columns, STRIP // scan.widest)
-    if width > most:
-        unit = max(lane_columns if column_stride == 1 else 1, SECTOR // min(scan.sizes))
-        if columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
-            lead = scan.arrays.phases[0] // scan.sizes[0]
-        lead = lead if lead % lane_columns == 0 else 0
-        count = -(-(columns.size + lead) // most)
-        width = min(most, -(-(columns.size + lead) // (count * unit)) * unit)
-        count = -(-(columns.size + lead) // width)
-    layouts = tuple(_layout(scan, i, width, count, lead) for i in range(len(scan.op.itemsizes)))
-    row_groups, row_bytes = 1 if lane_columns > 1 else LANES // width, STAGES * sum(layout.row for layout in layouts)
-    chains = scan.plane_count * count
-    return Strips(scan, lane_columns, column_stride, width, count, lead, chains, row_groups, layouts, row_bytes)
-
-
-def _layout(scan: Scan, i: int, width: int, strips: int, lead: int) -> RowLayout:
-    """How the rows of an operand lie in shared memory."""
-    size, step, start, column_step = scan.sizes[i], scan.steps[i], scan.starts[i], scan.column_steps[i]
-    nbytes = (width - 1) * column_step + size
-    strip = width * column_step if strips > 1 else 0
-    phase = (scan.arrays.phases[i] - lead * column_step) % PACK  # of the strips behind the first
-    is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
-    low, high = scan.arrays.span(i, size)
-    is_joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
-    pitch = -(-nbytes // PACK) * PACK + (0 if is_aligned else PACK)
-    return RowLayout(step, pitch, size, column_step, low - start, high - start, is_joined)
 
 
 def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
@@ -265,22 +244,18 @@ def serial_columns(scan: Scan) -> Launch | None:
         return None
     if scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
         return None
-    lane_columns = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
-    while lane_columns > 0:
-        strip = LANES * lane_columns
-        if scan.columns.size >= strip and strip * scan.sizes[0] >= LEAST_ROW and scan.takes_columns(lane_columns):
-            strips = _strips(scan, lane_columns)
-            if warps := _warps_of(strips.chains):
-                break
-        lane_columns //= 2
-    else:
+    most = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
+    counts = (n for n in (8, 4, 2, 1) if n <= most and LANES * n <= scan.columns.size and scan.takes_columns(n))
+    cuts = (Strips(scan, n) for n in counts if LANES * n * scan.sizes[0] >= LEAST_ROW)
+    strips, warps = next(((cut, warps) for cut in cuts if (warps := _warps_of(cut.chains))), (None, 0))
+    if strips is None:
         return None
     free = (scan.gpu.shared_bytes + RESERVED) // warps - RESERVED - STAGES * len(strips.layouts) * LANES
     rows = free // (strips.row_bytes + ENTRY) // FEWEST_ALONE * FEWEST_ALONE
     if not rows:
         return None
     words, nbytes = strips.words(-(-scan.length // rows), rows), strips.share(rows) + ENTRY * rows
-    return Launch((lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
+    return Launch((strips.lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
 
 
 def _warps_of(chains: int) -> int:
