@@ -119,9 +119,8 @@ def column_strips(scan: Scan) -> Launch | None:
     lane_columns, column_stride = _columns_of_lane(scan)
     strips = Strips(scan, lane_columns, column_stride)
     chains, is_anchored = strips.chains, strips.chains < FEW_CHAINS
-    shapes: tuple[int, ...] = WARPS_OF_LARGE
-    if op.state_bytes < LARGE_STATE_BYTES:
-        shapes = WARPS_OF_MANY if lane_columns == 1 and not is_anchored else WARPS
+    shapes: tuple[int, ...] = WARPS if lane_columns > 1 or is_anchored else WARPS_OF_MANY
+    shapes = shapes if op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
     look_back_warps = WRITE_DELAY * lane_columns
     cuts = (_cut(strips, warps - look_back_warps) for warps in shapes if warps > look_back_warps + 1)
     cut = next(filter(None, cuts), None)

@@ -28,39 +28,30 @@ class Cut(NamedTuple):
     cost: float
 
 
-def _lead(scan: Scan) -> int | None:
-    """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
-    in both arrays, or packs are not aligned at the same elements."""
+def _lies_in_rows(scan: Scan) -> bool:
+    """True where rows lie one after another in both arrays, and packs are aligned at the same elements of both."""
     if len(scan.sizes) != 2 or not scan.lies_in_packs or scan.column_steps != scan.sizes:
-        return None
-    rows = zip(scan.arrays.strides, scan.sizes, strict=True)
-    if any(strides[scan.arrays.axis] != scan.columns.size * n for strides, n in rows):
-        return None
-    if any(scan.lead_at(scan.apart(dim)) is None for dim in scan.planes):
-        return None
-    return scan.lead_at(scan.arrays.phases)
+        return False
+    strides = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
+    if strides != tuple(scan.columns.size * n for n in scan.sizes):
+        return False
+    return all(scan.lead_at(places) is not None for places in (scan.arrays.phases, *map(scan.apart, scan.planes)))
 
 
 def _launch(
-    scan: Scan,
-    lead: int,
-    arguments: tuple[int, ...],
-    cut: Cut,
-    radix: int,
-    tile_state: int,
-    joined: bool = False,
-    blocks: int = 1,
+    scan: Scan, cut: Cut, radix: int, state: int, rest: tuple[int, ...], joined: bool = False, blocks: int = 1
 ) -> Launch:
-    """``tile_state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``joined``: planes
-    are one chain."""
+    """``state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``rest``: last of the
+    template arguments. ``joined``: planes are one chain."""
     width, planes = scan.columns.size, scan.plane_count
     chains = 1 if joined else planes
-    positions = scan.length * width * planes // chains + (lead if chains == 1 else PACK - 1)
-    clusters = -(-positions // (blocks * cut.row_groups * cut.rows * width))
+    ahead = PACK - 1 if chains > 1 else scan.lead or 0  # positions, at most, before the first row
+    clusters = -(-(scan.length * width * planes // chains + ahead) // (blocks * cut.row_groups * cut.rows * width))
     links = clusters * blocks
     numbers = (1, width, 0, planes, links, cut.rows, cut.row_groups, chains * links, -1 if scan.reverse else 1)
     warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
-    published = chains * scan_task.chain_tile_states(clusters, radix) * tile_state
+    published = chains * scan_task.chain_tile_states(clusters, radix) * state
+    arguments = (cut.warp_groups, cut.warps, cut.look_back_warps, *rest)
     return Launch(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
 
 
@@ -101,8 +92,7 @@ PART_STATE_COST = 0.5
 def contiguous_columns(scan: Scan) -> Launch | None:
     """Where rows lie one after another in both arrays; None where other kernels are faster, or planes do not follow one
     another and are many, or short."""
-    lead = _lead(scan)
-    if lead is None or not _pays(scan):
+    if not _lies_in_rows(scan) or not _pays(scan):
         return None
     op, width, planes = scan.op, scan.columns.size, scan.plane_count
     # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.
@@ -122,8 +112,7 @@ def contiguous_columns(scan: Scan) -> Launch | None:
     columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
     # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
     slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
-    shape = (cut.warp_groups, cut.warps, warps, joined, scan.exclusive, radix, slots)
-    return _launch(scan, lead, shape, cut, radix, warps * columns * each, joined)
+    return _launch(scan, cut, radix, warps * columns * each, (joined, scan.exclusive, radix, slots), joined)
 
 
 def _in_a_line(nbytes: int) -> int:
@@ -152,11 +141,9 @@ def _pays(scan: Scan) -> bool:
 def _cut(scan: Scan, look_back_warps: int) -> Cut | None:
     """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
     most = MOST_WARPS - WRITE_DELAY * look_back_warps
-    for shapes in GROUPS:
-        cuts = [cut for n, each in shapes if n * each <= most for cut in _cuts(scan, n, each, look_back_warps)]
-        if cuts:
-            return min(cuts, key=lambda cut: cut.cost)
-    return None
+    fitting = ([shape for shape in shapes if math.prod(shape) <= most] for shapes in GROUPS)
+    found = ([cut for shape in shapes for cut in _cuts(scan, *shape, look_back_warps)] for shapes in fitting)
+    return min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
 
 
 def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
@@ -229,8 +216,7 @@ MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 def cluster_columns(scan: Scan) -> Launch | None:
     """Where it pays, of a GPU that has clusters."""
-    lead = _lead(scan)
-    if lead is None or not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
+    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
         return None
     op, width = scan.op, scan.columns.size
     back = -(-width // (BLOCKS * LANES))  # warps that look back
@@ -240,18 +226,19 @@ def cluster_columns(scan: Scan) -> Launch | None:
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
-    shape = (cut.warp_groups, cut.warps, back, scan.exclusive, RADIX, cut.rows, BLOCKS)
-    return _launch(scan, lead, shape, cut, RADIX, BLOCKS * back * LANES * op.published_bytes(), blocks=BLOCKS)
+    state, rest = BLOCKS * back * LANES * op.published_bytes(), (scan.exclusive, RADIX, cut.rows, BLOCKS)
+    return _launch(scan, cut, RADIX, state, rest, blocks=BLOCKS)
 
 
 def _suits_clusters(scan: Scan) -> bool:
     """True of one plane, and elements, states and columns for which it pays."""
-    op, size, is_pair = scan.op, scan.sizes[0], scan.op.adds_pairs
-    least = NARROWEST_OF_PAIRS if is_pair else NARROWEST
-    most = WIDEST_OF_EIGHTS if size == 8 and not is_pair else WIDEST
-    is_small = op.state_bytes <= (16 if is_pair and size == 8 else size) or op.adds_floats
-    is_one = scan.plane_count == 1 and size == op.out_bytes and size in (4, 8)
-    return is_one and is_small and least <= scan.columns.size <= most
+    op, size, width, is_pair = scan.op, scan.sizes[0], scan.columns.size, scan.op.adds_pairs
+    if scan.plane_count > 1 or size not in (4, 8) or size != op.out_bytes or not _lies_in_rows(scan):
+        return False
+    if op.state_bytes > (16 if is_pair else size) and not op.adds_floats:
+        return False
+    least, most = (NARROWEST_OF_PAIRS, WIDEST) if is_pair else (NARROWEST, WIDEST if size == 4 else WIDEST_OF_EIGHTS)
+    return least <= width <= most
 
 
 def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
