@@ -39,30 +39,23 @@ MOST_OF_VECTOR = 8  # elements, at most
 
 def lane_lines(scan: Scan) -> Launch | None:
     """For dense lines along the last axis; None where they are few, long or not aligned."""
-    op, length, arrays = scan.op, scan.length, scan.arrays
-    if not arrays.is_along_memory or not scan.lies_in_packs or scan.lead != 0:
-        return None
-    table = _table_bytes(op, 2 * length)
-    packs = [n // scan.widest for n in PACKS if n >= scan.widest] + [1] * (length % 2)  # of one, banks are different
-    cuts = [_lane_cut(scan, pack, table) for pack in packs]
-    warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
-    if warps < (ENOUGH_OF_WIDENED if (scan.sizes[0], op.out_bytes) == (1, 8) else ENOUGH):
-        return None
-    tiles = -(-arrays.lines // (LANES * each))
-    words = scan.words(tiles, parts=each)
-    arguments = (warps, pack, scan.exclusive, scan.reverse)
-    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=each * length)
-
-
-def _lane_cut(scan: Scan, pack: int, table: int) -> tuple[int, int, int, int]:
-    """Warps, elements of a pack, lines of a lane, and bytes of shared memory for a warp's, beside those of a table."""
     length, sizes = scan.length, scan.sizes
-    each = pack // math.gcd(length, pack)
-    times = max(1, RUN // (each * length))
-    each *= times - (times % 2 == 0)
-    elements = LANES * each * length
-    nbytes = elements * (LANE_SHARES * sum(sizes[:-1]) + (0 if sizes[0] == sizes[-1] else sizes[-1]))
-    return _warps_of(scan, nbytes, table), pack, each, nbytes
+    if not scan.arrays.is_along_memory or not scan.lies_in_packs or scan.lead != 0:
+        return None
+    table, cuts = _table_bytes(scan.op, 2 * length), []
+    element = LANE_SHARES * sum(sizes[:-1]) + (0 if sizes[0] == sizes[-1] else sizes[-1])  # bytes of shared memory
+    # Element by element lanes are in different banks where lines are odd.
+    for pack in [n // scan.widest for n in PACKS if n >= scan.widest] + [1] * (length % 2):
+        each = pack // math.gcd(length, pack)
+        times = max(1, RUN // (each * length))
+        each *= times - (times % 2 == 0)  # lines of a lane
+        nbytes = LANES * each * length * element
+        cuts.append((_warps_of(scan, nbytes, table), pack, each, nbytes))
+    warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
+    if warps < (ENOUGH_OF_WIDENED if (sizes[0], sizes[-1]) == (1, 8) else ENOUGH):
+        return None
+    tiles, arguments = -(-scan.arrays.lines // (LANES * each)), (warps, pack, scan.exclusive, scan.reverse)
+    return Launch(arguments, tiles, warps, scan.words(tiles, parts=each), warps * nbytes + table, chain=each * length)
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
@@ -83,10 +76,16 @@ def thread_columns(scan: Scan) -> Launch | None:
     op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
     if scan.columns.size < LANES or scan.columns.c != op.out_bytes:
         return None
-    columns, vector = scan.columns, _column_vector(scan)
+    columns = scan.columns
+    has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
+    states = (COLUMN_MOMENTS if has_table else COLUMN_STATES) // op.state_bytes
+    vector = 1  # neighbouring columns that one load takes, of narrow elements
+    if len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS:
+        vector = _power(min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, states))
+        while vector > 1 and not scan.takes_columns(vector):
+            vector //= 2
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
-    groups = max(1, min(COLUMN_BYTES // nbytes, _states_of_columns(op) // (vector * op.state_bytes)))
-    groups = 1 << (groups.bit_length() - 1)
+    groups = _power(min(COLUMN_BYTES // nbytes, states // vector))
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
     while vector > 1 and lines < groups * vector * processors * RESIDENT:  # fewer columns a thread
@@ -114,24 +113,12 @@ def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> 
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(HEAVY):
         most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else most_of_heavy)
-    return 1 << min(max(1, most).bit_length() - 1, (length - 1).bit_length())
+    return min(_power(most), 1 << (length - 1).bit_length())
 
 
-def _states_of_columns(op: Operator) -> int:
-    has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
-    return COLUMN_MOMENTS if has_table and op.state_bytes <= COLUMN_MOMENTS // 4 else COLUMN_STATES
-
-
-def _column_vector(scan: Scan) -> int:
-    """Neighbouring columns that one load takes, of narrow elements."""
-    op = scan.op
-    if len(scan.sizes) > 2 or scan.sizes[0] > WIDEST_OF_VECTORS:
-        return 1
-    most = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, _states_of_columns(op) // op.state_bytes))
-    vector = 1 << (most.bit_length() - 1)
-    while vector > 1 and not scan.takes_columns(vector):
-        vector //= 2
-    return vector
+def _power(most: int) -> int:
+    """The greatest power of two that is no more, or 1."""
+    return 1 << (max(1, most).bit_length() - 1)
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
@@ -175,18 +162,14 @@ def subwarp_lines(scan: Scan) -> Launch | None:
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
     """Lanes that share a line of so many packs, and the elements of each."""
-    runs = {n: _lane_run(-(-packs // n), pack, min(sizes)) for n in SUBWARPS}
+    # Runs with which neighbouring lanes are in different banks: of an odd number of packs, or of words.
+    runs = {n: -(-packs // n) for n in SUBWARPS}
+    runs = {n: run | 1 if pack * min(sizes) >= 2 else run + (4 - run) % 8 for n, run in runs.items()}
     few = FEW_LANES if pack * max(sizes) < 16 else 0
-    enough = [n for n, run in runs.items() if n == few or run * pack * max(sizes) >= LEAST_RUN] or [min(SUBWARPS)]
-    busy = {n: packs / (n * runs[n]) for n in enough if n >= few}  # the part of the lanes' runs that are elements
-    lanes = next((n for n in busy if busy[n] >= BUSY_LANES), max(busy, key=lambda n: (busy[n], n)))
+    busy = {n: packs / (n * run) for n, run in runs.items()}  # the part of the lanes' runs that are elements
+    enough = [n for n in SUBWARPS if n == few or (n > few and runs[n] * pack * max(sizes) >= LEAST_RUN)]
+    lanes = next((n for n in enough if busy[n] >= BUSY_LANES), max(enough, key=lambda n: (busy[n], n)))
     return lanes, runs[lanes] * pack
-
-
-def _lane_run(packs: int, pack: int, size: int) -> int:
-    """No fewer packs, with which neighbouring lanes are in different banks: an odd number of packs, or of words."""
-    nbytes = pack * size
-    return packs | 1 if nbytes >= 2 else packs + (4 - packs) % 8
 
 
 def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
