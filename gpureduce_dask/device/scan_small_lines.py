@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from .layout import Dim
@@ -198,23 +197,26 @@ MISALIGNED = 0.9  # shares that begin anywhere: a guess
 
 
 class PlaneLayout(NamedTuple):
-    """The members of ``PlaneLayout`` (kernels/core/scan_task.cuh), of planes in one array."""
+    """How planes lie in one array: the members of ``PlaneLayout`` (kernels/core/scan_task.cuh), but for their share."""
 
     gap: int
     nbytes: int
     back: int
+    pitch: int
     step: int
     row: int
     column: int
-    phase: int  # bytes, at most, from a multiple of 16 to the lowest byte
 
-    @property
-    def pitch(self) -> int:
-        """0 where planes are copied as they lie: nearly one after another, and not in the same banks."""
-        if 0 < self.gap <= 2 * self.nbytes and self.gap % (2 * PACK):
-            return 0
-        least = -(-(self.nbytes + self.phase) // PACK) * PACK
-        return least + PACK if least % (2 * PACK) == 0 else least
+    @classmethod
+    def of(cls, scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
+        """In the operand or among results: the innermost of the outer axes goes from one plane to the next."""
+        size, step, gaps = scan.sizes[k], scan.steps[k], [scan.apart(dim)[k] for dim in outer]
+        row, column = (scan.apart(dim)[k] for dim in inner)
+        nbytes = size + (scan.length - 1) * abs(step) + (inner[0].size - 1) * row + (inner[1].size - 1) * column
+        phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]  # of the lowest byte, at most
+        is_tight = 0 < gaps[-1] <= 2 * nbytes and gaps[-1] % (2 * PACK) != 0  # nearly, and not in the same banks
+        pitch = 0 if is_tight else (-(-(nbytes + phase) // PACK) | 1) * PACK
+        return cls(gaps[-1], nbytes, scan.starts[k], pitch, step, row, column)
 
     def copied(self, count: int) -> int:
         """Bytes of so many planes that are copied."""
@@ -224,17 +226,12 @@ class PlaneLayout(NamedTuple):
         """Bytes of shared memory for as many."""
         return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
-    def words(self, share: int) -> list[int]:
-        """``share``: of shared memory, 0 where results take the place of elements."""
-        return [self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column]
 
-
-@dataclass(frozen=True)
-class Planes:
+class Planes(NamedTuple):
     """The innermost axes, the scanned one among them, and the others: runs of planes ``gap`` bytes apart."""
 
     runs: tuple[Dim, ...]
-    count: int  # of a run
+    of_run: int
     rows: int
     columns: int
     layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
@@ -259,18 +256,15 @@ def small_lines(scan: Scan) -> Launch | None:
     if any(n > 1 and step < 0 for strides in arrays.strides for n, step in zip(arrays.shape, strides, strict=True)):
         return None
     table = _table_of_counts(op, length)
-    found = [_shares(scan, planes, table) for planes in _planes(scan)]
-    use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
-    if planes is None or use * MOST_WASTE < 1:
+    found = max((_shares(scan, planes, table) for planes in _planes(scan)), key=lambda each: each[0], default=None)
+    if found is None or found[0] * MOST_WASTE < 1:
         return None
-    shares, of_run = planes.shares(count), -(-planes.count // count)
+    _, waste, count, warps, planes = found
+    (one, other), shares, of_run = planes.layouts, planes.shares(count), -(-planes.of_run // count)
     tiles = of_run * math.prod(dim.size for dim in planes.runs)
-    layouts = [word for each, share in zip(planes.layouts, shares, strict=True) for word in each.words(share)]
-    words = (
-        packed(tiles, length, planes.count, count, planes.rows, planes.columns, *layouts)
-        + struct.pack("2d", *op.option)
-        + packed(*div_words(of_run), *walk_words(planes.runs))
-    )
+    layouts = (*one[:4], shares[0], *one[4:], *other[:4], shares[1], *other[4:])
+    words = packed(tiles, length, planes.of_run, count, planes.rows, planes.columns, *layouts)
+    words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(planes.runs))
     nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
     return Launch((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
 
@@ -284,19 +278,10 @@ def _planes(scan: Scan) -> Iterator[Planes]:
     for begin in range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1):
         outer, inner = ahead[:begin], (*ahead[begin:], *behind)
         rows, columns = inner = (*[Dim(1, 0)] * (2 - len(inner)), *inner)
-        one, other = (_plane_layout(scan, k, outer, inner) for k in range(2))
+        one, other = (PlaneLayout.of(scan, k, outer, inner) for k in range(2))
         if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
             in_place = one == other and _aligned_alike(scan, outer)
             yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), in_place)
-
-
-def _plane_layout(scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
-    """How planes lie in the operand or among results: the innermost of the outer axes goes from one to the next."""
-    size, gaps = scan.sizes[k], [scan.apart(dim)[k] for dim in outer]
-    row, column = (scan.apart(dim)[k] for dim in inner)
-    span = (scan.length - 1) * abs(scan.steps[k]) + sum((dim.size - 1) * scan.apart(dim)[k] for dim in inner)
-    phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]
-    return PlaneLayout(gaps[-1], span + size, scan.starts[k], scan.steps[k], row, column, phase)
 
 
 def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
@@ -308,7 +293,7 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
     elements = lines * scan.length
     unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
     best, cut = 0.0, (1.0, 0, 0)
-    most = min(planes.count, unit + max(LANES, -(-least // (elements * widest))))
+    most = min(planes.of_run, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
         one, other = planes.shares(count)
@@ -319,7 +304,7 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
         memory *= min(1, count * elements * widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
         lanes = -(-count * lines // LANES) * LANES
-        use = memory * busy * (count * lines) / lanes * planes.count / (-(-planes.count // count) * count)
+        use = memory * busy * (count * lines) / lanes * planes.of_run / (-(-planes.of_run // count) * count)
         if use > best * 1.02:
             best, cut = use, (1 / (memory * math.sqrt(busy)), count, warps)
     return (best, *cut, planes)
