@@ -139,7 +139,7 @@ def column_strips(scan: Scan) -> Launch | None:
         nbytes,
         published * chains * LANES * lane_columns,
         chain=-(-chains * links // scan.gpu.processors),
-        variant="several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else "",
+        cost="StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else "",
     )
 
 

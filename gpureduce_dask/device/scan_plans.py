@@ -45,40 +45,6 @@ SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
 
-def plan(
-    op: scan_task.Operator,
-    arrays: scan_task.Operands,
-    exclusive: bool,
-    reverse: bool,
-    gpu: scan_task.Gpu,
-    method: str = scan_task.SINGLE_PASS,
-) -> Plan:
-    """Cut a scan, as is predicted to take least time on this GPU.
-
-    ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
-    """
-    if method == scan_task.SINGLE_PASS:
-        return scan_costs.least(every(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
-    if method in scan_task.METHODS:
-        return _by_lines(Scan(op, arrays, exclusive, reverse, gpu), _lanes_of(arrays))
-    kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
-    return kernels[scan_task.check_method(method, (*scan_task.METHODS, *kernels))]
-
-
-def every(
-    op: scan_task.Operator, arrays: scan_task.Operands, exclusive: bool, reverse: bool, gpu: scan_task.Gpu
-) -> list[Plan]:
-    """The plans of all kernels that take a scan, of each kernel one."""
-    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
-    if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None
-        without = replace(scan, op=counted) if counted else None if op.indexed else scan
-        scans = ((kernel, scan if kernel.tells_positions else without) for kernel in KERNELS)
-        found = [kernel.plan(scan) for kernel, scan in scans if scan]
-    found += [_by_lines(scan, lanes) for lanes in sorted({1, _lanes_of(arrays)})]
-    return [plan for plan in found if plan]
-
-
 def any_all(scan: Scan) -> Launch | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
     if not scan.op.type.startswith(("Any<", "All<")) or scan.exclusive or scan.reverse or scan.arrays.lines > 1:
@@ -91,8 +57,7 @@ def any_all(scan: Scan) -> Launch | None:
         nbytes = ANY_ALL_STAGES * tile + 8 * STATE_SLOTS * warps + 8 * RING_SLOTS + 16
         if nbytes <= scan.gpu.shared_bytes:
             tiles = -(-(scan.length + lead) // (tile // scan.sizes[0]))
-            words = scan.words(tiles, lead)
-            return Launch((warps, run), tiles, warps + WRITE_DELAY, words, nbytes, _published(scan, tiles))
+            return _in_tiles(scan, tiles, (warps, run), scan.words(tiles, lead), nbytes)
     return None
 
 
@@ -105,9 +70,12 @@ def rows(scan: Scan) -> Launch | None:
     strided, lead, is_whole = scan.lead is None, scan.lead or 0, scan.is_contiguous(len(scan.sizes) - 1)
     if strided and is_whole:
         lead = arrays.phases[-1] // op.out_bytes
-    units = [_copy_unit(scan, i, lead) for i in range(len(scan.sizes))]
-    if is_whole:
-        units[-1] = 0
+    # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
+    units = [math.gcd(arrays.alignment(i), scan.length * n, lead * n) for i, n in enumerate(scan.sizes)]
+    steps = [strides[-1] for strides in arrays.strides]
+    if scan.length > 1:
+        units = [unit if step == n else n for unit, step, n in zip(units, steps, scan.sizes, strict=True)]
+    units[-1] = 0 if is_whole else units[-1]
     for warps, run in _row_shapes(scan):
         share = LANES * run * (PACK // scan.widest)
         kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
@@ -118,10 +86,9 @@ def rows(scan: Scan) -> Launch | None:
     else:
         return None
     tiles = -(-(arrays.lines * scan.length + lead) // (warps * share))
-    words = scan.words(tiles, lead, steps=[strides[-1] for strides in arrays.strides], units=units)
+    words = scan.words(tiles, lead, steps=steps, units=units)
     arguments = (warps, run, arrays.lines > 1, strided, scan.exclusive, scan.reverse)
-    published, variant = _published(scan, tiles), "strided" if strided else ""
-    return Launch(arguments, tiles, warps + WRITE_DELAY, words, nbytes, published, variant=variant)
+    return _in_tiles(scan, tiles, arguments, words, nbytes, "RowScan, strided" if strided else "")
 
 
 def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
@@ -138,22 +105,10 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _published(scan: Scan, tiles: int) -> int:
-    """Bytes of their states (kernels/scan/tile_state.cuh)."""
-    return tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)
-
-
-def _copy_unit(scan: Scan, operand: int, lead: int) -> int:
-    """Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin."""
-    size = scan.sizes[operand]
-    if scan.arrays.strides[operand][-1] != size and scan.length > 1:
-        return size
-    return math.gcd(scan.arrays.alignment(operand), scan.length * size, lead * size)
-
-
-def _lanes_of(arrays: scan_task.Operands) -> int:
-    """Lanes that take a line together: a warp, where they read neighbours, of as many lines as a launch has warps."""
-    return LANES if arrays.is_along_memory and arrays.lines < MOST_LINES else 1
+def _in_tiles(scan: Scan, tiles: int, arguments: tuple[int, ...], words: bytes, nbytes: int, cost: str = "") -> Launch:
+    """By blocks of which a warp looks back for all lines."""
+    published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
+    return Launch(arguments, tiles, arguments[0] + WRITE_DELAY, words, nbytes, published, cost=cost)
 
 
 def _by_lines(scan: Scan, lanes: int) -> Plan:
@@ -190,3 +145,38 @@ KERNELS = (
     Kernel("scan_thread_columns", thread_columns, tells_positions=True),
     Kernel("RowScan", rows, "scan_tiles", turns=True, tells_positions=True),
 )
+
+
+def plan(
+    op: scan_task.Operator,
+    arrays: scan_task.Operands,
+    exclusive: bool,
+    reverse: bool,
+    gpu: scan_task.Gpu,
+    method: str = scan_task.SINGLE_PASS,
+) -> Plan:
+    """Cut a scan, as is predicted to take least time on this GPU.
+
+    ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
+    """
+    plans = every(op, arrays, exclusive, reverse, gpu)
+    if method == scan_task.SINGLE_PASS:
+        return scan_costs.least(plans, op, arrays, gpu)
+    known = {scan_task.METHODS[1]: plans[-1]} | {scan_costs.kernel_of(plan): plan for plan in plans}
+    return known[scan_task.check_method(method, (scan_task.SINGLE_PASS, *known))]
+
+
+def every(
+    op: scan_task.Operator, arrays: scan_task.Operands, exclusive: bool, reverse: bool, gpu: scan_task.Gpu
+) -> list[Plan]:
+    """The plans of all kernels that take a scan, of each kernel one. Last is that by lines, by a warp each where it reads
+    neighbours."""
+    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
+    if len(op.itemsizes) <= 2:  # the single pass takes two operands
+        counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None
+        without = replace(scan, op=counted) if counted else None if op.indexed else scan
+        scans = ((kernel, scan if kernel.tells_positions else without) for kernel in KERNELS)
+        found = [kernel.plan(scan) for kernel, scan in scans if scan]
+    by_warps = arrays.is_along_memory and arrays.lines < MOST_LINES
+    found += [_by_lines(scan, lanes) for lanes in ((1, LANES) if by_warps else (1,))]
+    return [plan for plan in found if plan]

@@ -155,8 +155,8 @@ def subwarp_lines(scan: Scan) -> Launch | None:
     tiles = -(-arrays.lines // subwarps)
     words = scan.words(tiles, parts=run, units=(*pitches, pitch_out))
     arguments = (warps, pack, lanes, scan.exclusive, scan.reverse)
-    variant = "single" if pack == 1 else ""
-    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=run, variant=variant)
+    cost = "SubwarpLineScan, single" if pack == 1 else ""
+    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=run, cost=cost)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:

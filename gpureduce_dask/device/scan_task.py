@@ -28,6 +28,7 @@ ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciproca
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
 ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
+Each = Sequence[int]  # of each array
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
 # Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
 _COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
@@ -203,13 +204,7 @@ class Scan:
         return all(place % (count * size) == 0 for size, places in rows for place in places)
 
     def words(
-        self,
-        tiles: int,
-        lead: int = 0,
-        parts: int = 0,
-        steps: Sequence[int] = (),
-        units: Sequence[int] = (0, 0),
-        in_planes: bool = False,
+        self, tiles: int, lead: int = 0, parts: int = 0, steps: Each = (), units: Each = (0, 0), in_planes: bool = False
     ) -> bytes:
         """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh).
 
@@ -289,9 +284,9 @@ class Launch(NamedTuple):
     words: bytes  # of a ``Scan`` behind its pointers
     shared_bytes: int = 0
     published: int = 0  # bytes, by all tiles
-    chain: float = 0.0
+    chain: float = 0.0  # these three as a plan has them
     waste: float = 1.0
-    variant: str = ""  # of the kernel, which has costs of its own
+    cost: str = ""
 
 
 @dataclass(frozen=True)
@@ -317,16 +312,10 @@ class Kernel:
             kernel = f"{self.taker}<{kernel}>"
             rounds = blocks if in_tiles else -(-blocks // found.warps)  # a share is a warp's
             blocks = min(rounds, scan.gpu.processors // self.cluster * self.cluster)
-        return Plan(
-            (Step(kernel, blocks, LANES * found.warps, found.shared_bytes),),
-            found.words,
-            found.published + TICKET if in_tiles else 0,
-            in_tiles,
-            (0,) * len(scan.sizes) if self.turns else scan.starts,
-            found.chain,
-            f"{self.name}, {found.variant}" if found.variant else "",
-            waste=found.waste,
-        )
+        step = Step(kernel, blocks, LANES * found.warps, found.shared_bytes)
+        scratch = found.published + TICKET if in_tiles else 0
+        starts = (0,) * len(scan.sizes) if self.turns else scan.starts
+        return Plan((step,), found.words, scratch, in_tiles, starts, found.chain, found.cost, waste=found.waste)
 
 
 def most_in_a_bank(words: Iterable[int], together: int = 1) -> int:
