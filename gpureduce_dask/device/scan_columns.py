@@ -200,13 +200,9 @@ def _conflict_free_rows(most: int, strips: Strips) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
     if strips.row_groups == 1 or most <= 1:
         return most
-    width, lanes, size = strips.width, strips.row_groups * strips.width, strips.scan.op.itemsizes[0]
-
-    def conflicts(rows: int) -> int:
-        places = (lane // width * rows * width + lane % width for lane in range(lanes))
-        return scan_task.most_in_a_bank(place * size // 4 for place in places)
-
-    return min(range(most, most * 3 // 4, -1), key=conflicts)
+    lanes, width, size = range(strips.row_groups * strips.width), strips.width, strips.scan.op.itemsizes[0]
+    found = range(most, most * 3 // 4, -1)
+    return min(found, key=lambda rows: scan_task.most_in_a_bank(lanes, width, rows * width, size))
 
 
 # ---- a warp for each strip, alone: nothing is folded before and no tile looks back

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -173,14 +174,8 @@ def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Ite
 def _conflicts(distance: int, width: int, size: int) -> float:
     """Accesses to shared memory for one of a warp, on average; row groups are so many elements from each other."""
     each = max(1, size // 4)  # words of a lane: as many lanes fewer are served at once
-    worst = []
-    for begin in range(0, 4 * LANES, LANES // each):
-        words = set()
-        for lane in range(begin, begin + LANES // each):
-            group, column = divmod(lane, width)
-            words.add(group * LANES**3 + (group * distance + column) * size // 4)  # groups have words of their own
-        worst.append(scan_task.most_in_a_bank(words, each))
-    return sum(worst) / len(worst)
+    warps = (range(begin, begin + LANES // each) for begin in range(0, 4 * LANES, LANES // each))
+    return statistics.fmean(scan_task.most_in_a_bank(lanes, width, distance, size, each) for lanes in warps)
 
 
 # ---- tiles of the blocks of a cluster

@@ -11,7 +11,7 @@ Every kernel that takes a scan gives its plan; of these the one is used that is 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from . import scan_costs, scan_task
@@ -33,6 +33,7 @@ LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
 ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
 ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 
+Shapes = Iterable[tuple[int, int]]
 MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
@@ -47,48 +48,23 @@ PREFIXES = 4  # parts of a line whose states a warp scans in the time that an el
 
 def any_all(scan: Scan) -> Launch | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
-    if not scan.op.type.startswith(("Any<", "All<")) or scan.exclusive or scan.reverse or scan.arrays.lines > 1:
+    op, is_whole = scan.op, scan.arrays.lines == 1 and scan.lead is not None and not scan.exclusive and not scan.reverse
+    if not is_whole or not op.type.startswith(("Any<", "All<")) or op.out_bytes != 1:
         return None
-    lead = scan.lead
-    if lead is None or scan.op.out_bytes != 1:
-        return None
-    for warps, run in ANY_ALL_SHAPES:
-        tile = LANES * warps * run * PACK
-        nbytes = ANY_ALL_STAGES * tile + 8 * STATE_SLOTS * warps + 8 * RING_SLOTS + 16
-        if nbytes <= scan.gpu.shared_bytes:
-            tiles = -(-(scan.length + lead) // (tile // scan.sizes[0]))
-            return _in_tiles(scan, tiles, (warps, run), scan.words(tiles, lead), nbytes)
-    return None
+    return _in_tiles(scan, ANY_ALL_SHAPES, (ANY_ALL_STAGES * LANES * PACK, 8 * STATE_SLOTS, 8 * RING_SLOTS + 16))
 
 
 def rows(scan: Scan) -> Launch | None:
-    """In tiles, where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all
-    arrays, are copied unit by unit."""
-    op, arrays = scan.op, scan.arrays
-    if not arrays.is_along_memory or not scan.lies_in_packs:
+    """Where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all arrays, are
+    copied unit by unit."""
+    op, strided = scan.op, scan.lead is None
+    if not scan.arrays.is_along_memory or not scan.lies_in_packs:
         return None
-    strided, lead, is_whole = scan.lead is None, scan.lead or 0, scan.is_contiguous(len(scan.sizes) - 1)
-    if strided and is_whole:
-        lead = arrays.phases[-1] // op.out_bytes
-    # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
-    units = [math.gcd(arrays.alignment(i), scan.length * n, lead * n) for i, n in enumerate(scan.sizes)]
-    steps = [strides[-1] for strides in arrays.strides]
-    if scan.length > 1:
-        units = [unit if step == n else n for unit, step, n in zip(units, steps, scan.sizes, strict=True)]
-    units[-1] = 0 if is_whole else units[-1]
-    for warps, run in _row_shapes(scan):
-        share = LANES * run * (PACK // scan.widest)
-        kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
-        scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
-        nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
-        if nbytes <= scan.gpu.shared_bytes:
-            break
-    else:
-        return None
-    tiles = -(-(arrays.lines * scan.length + lead) // (warps * share))
-    words = scan.words(tiles, lead, steps=steps, units=units)
-    arguments = (warps, run, arrays.lines > 1, strided, scan.exclusive, scan.reverse)
-    return _in_tiles(scan, tiles, arguments, words, nbytes, "RowScan, strided" if strided else "")
+    of_element = STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
+    of_warp = STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * STAGES
+    nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * RING_SLOTS + 48
+    rest = (scan.arrays.lines > 1, strided, scan.exclusive, scan.reverse)
+    return _in_tiles(scan, _row_shapes(scan), nbytes, rest, "RowScan, strided" if strided else "")
 
 
 def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
@@ -105,10 +81,32 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _in_tiles(scan: Scan, tiles: int, arguments: tuple[int, ...], words: bytes, nbytes: int, cost: str = "") -> Launch:
-    """By blocks of which a warp looks back for all lines."""
-    published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
-    return Launch(arguments, tiles, arguments[0] + WRITE_DELAY, words, nbytes, published, cost=cost)
+def _in_tiles(
+    scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = (), cost: str = ""
+) -> Launch | None:
+    """By blocks of which a warp looks back for all lines, of the first of these shapes that fits into shared memory.
+
+    ``nbytes``: of that for a pack of each lane of a warp, for a warp, and besides. ``rest``: of the template arguments.
+    """
+    arrays, sizes, (of_packs, of_warp, of_block) = scan.arrays, scan.sizes, nbytes
+    is_whole = scan.is_contiguous(len(sizes) - 1)
+    lead = scan.lead or 0
+    if scan.lead is None and is_whole:
+        lead = arrays.phases[-1] // sizes[-1]
+    # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
+    units = [math.gcd(arrays.alignment(i), scan.length * size, lead * size) for i, size in enumerate(sizes)]
+    steps = [strides[-1] for strides in arrays.strides]
+    if scan.length > 1:
+        units = [unit if step == size else size for unit, step, size in zip(units, steps, sizes, strict=True)]
+    units[-1] = 0 if is_whole else units[-1]
+    for warps, run in shapes:
+        shared_bytes = warps * (run * of_packs + of_warp) + of_block
+        if shared_bytes <= scan.gpu.shared_bytes:
+            tiles = -(-(arrays.lines * scan.length + lead) // (warps * run * LANES * (PACK // scan.widest)))
+            published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
+            words = scan.words(tiles, lead, steps=steps, units=units)
+            return Launch((warps, run, *rest), tiles, warps + WRITE_DELAY, words, shared_bytes, published, cost=cost)
+    return None
 
 
 def _by_lines(scan: Scan, lanes: int) -> Plan:
@@ -169,8 +167,8 @@ def plan(
 def every(
     op: scan_task.Operator, arrays: scan_task.Operands, exclusive: bool, reverse: bool, gpu: scan_task.Gpu
 ) -> list[Plan]:
-    """The plans of all kernels that take a scan, of each kernel one. Last is that by lines, by a warp each where it reads
-    neighbours."""
+    """The plans of all kernels that take a scan, of each kernel one. Last is that by lines, by a warp each where those
+    read neighbours."""
     scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None

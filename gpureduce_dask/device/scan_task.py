@@ -318,10 +318,12 @@ class Kernel:
         return Plan((step,), found.words, scratch, in_tiles, starts, found.chain, found.cost, waste=found.waste)
 
 
-def most_in_a_bank(words: Iterable[int], together: int = 1) -> int:
-    """Accesses to shared memory that a warp's lanes need for these words: of one bank the most, where banks have so
-    many neighbouring words each."""
-    return max(Counter(word // together % (LANES // together) for word in {*words}).values())
+def most_in_a_bank(lanes: Iterable[int], width: int, apart: int, size: int, together: int = 1) -> int:
+    """Accesses to shared memory that lanes need for an element each: of one bank the most, where banks have so many
+    neighbouring words each. Rows of ``width`` lanes are ``apart`` elements from each other, in words of their own."""
+    places = (divmod(lane, width) for lane in lanes)
+    words = {row * LANES**3 + (row * apart + column) * size // 4 for row, column in places}
+    return max(Counter(word // together % (LANES // together) for word in words).values())
 
 
 def radix_of(published: int, shares_lanes: bool = False) -> int:
