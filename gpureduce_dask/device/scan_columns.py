@@ -112,9 +112,8 @@ class Strips:
 def column_strips(scan: Scan) -> Launch | None:
     """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
     op = scan.op
-    if not scan.lies_in_packs or scan.columns.c != op.out_bytes:
-        return None
-    if any(not 0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False)):
+    is_near = all(0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False))
+    if not is_near or scan.columns.c != op.out_bytes:
         return None
     lane_columns, column_stride = _columns_of_lane(scan)
     strips = Strips(scan, lane_columns, column_stride)
@@ -235,9 +234,8 @@ def serial_columns(scan: Scan) -> Launch | None:
     """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many; else
     None."""
     op = scan.op
-    if not (op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))):
-        return None
-    if scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
+    pays = op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))
+    if not pays or scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
         return None
     most = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
     counts = (n for n in (8, 4, 2, 1) if n <= most and LANES * n <= scan.columns.size and scan.takes_columns(n))

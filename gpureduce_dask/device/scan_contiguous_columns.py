@@ -31,7 +31,7 @@ class Cut(NamedTuple):
 
 def _lies_in_rows(scan: Scan) -> bool:
     """True where rows lie one after another in both arrays, and packs are aligned at the same elements of both."""
-    if len(scan.sizes) != 2 or not scan.lies_in_packs or scan.column_steps != scan.sizes:
+    if len(scan.sizes) != 2 or scan.column_steps != scan.sizes:
         return False
     strides = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
     if strides != tuple(scan.columns.size * n for n in scan.sizes):
@@ -72,11 +72,7 @@ FEW_OF_LARGE = 16  # columns, at most, where tile states are large and take regi
 # (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Warp groups of a block, and warps of each; those behind only where shared memory has no room for the first.
-GROUPS = (
-    ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)),
-    ((1, 8), (2, 8)),
-    *((shape,) for shape in ((4, 1), (2, 2), (2, 1), (1, 1))),
-)
+GROUPS = ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)), ((1, 8), (2, 8)), ((4, 1),), ((2, 2),), ((2, 1),)
 MOST_WARPS = 24  # those that look back among them: of more, each has too few registers
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves contiguous columns some rows

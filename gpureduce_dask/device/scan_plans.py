@@ -55,16 +55,13 @@ def any_all(scan: Scan) -> Launch | None:
 
 
 def rows(scan: Scan) -> Launch | None:
-    """Where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all arrays, are
-    copied unit by unit."""
-    op, strided = scan.op, scan.lead is None
-    if not scan.arrays.is_along_memory or not scan.lies_in_packs:
-        return None
+    """Lines with gaps, or without an alignment that suits all arrays, are copied unit by unit."""
+    op = scan.op
     of_element = STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
     of_warp = STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * STAGES
     nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * RING_SLOTS + 48
-    rest = (scan.arrays.lines > 1, strided, scan.exclusive, scan.reverse)
-    return _in_tiles(scan, _row_shapes(scan), nbytes, rest, "RowScan, strided" if strided else "")
+    rest = (scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse)
+    return _in_tiles(scan, _row_shapes(scan), nbytes, rest)
 
 
 def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
@@ -81,18 +78,14 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _in_tiles(
-    scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = (), cost: str = ""
-) -> Launch | None:
+def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = ()) -> Launch | None:
     """By blocks of which a warp looks back for all lines, of the first of these shapes that fits into shared memory.
 
     ``nbytes``: of that for a pack of each lane of a warp, for a warp, and besides. ``rest``: of the template arguments.
     """
     arrays, sizes, (of_packs, of_warp, of_block) = scan.arrays, scan.sizes, nbytes
-    is_whole = scan.is_contiguous(len(sizes) - 1)
-    lead = scan.lead or 0
-    if scan.lead is None and is_whole:
-        lead = arrays.phases[-1] // sizes[-1]
+    is_aligned, is_whole = scan.lead is not None, scan.is_contiguous(len(sizes) - 1)
+    lead = scan.lead or (0 if is_aligned or not is_whole else arrays.phases[-1] // sizes[-1])
     # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
     units = [math.gcd(arrays.alignment(i), scan.length * size, lead * size) for i, size in enumerate(sizes)]
     steps = [strides[-1] for strides in arrays.strides]
@@ -105,6 +98,7 @@ def _in_tiles(
             tiles = -(-(arrays.lines * scan.length + lead) // (warps * run * LANES * (PACK // scan.widest)))
             published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
             words = scan.words(tiles, lead, steps=steps, units=units)
+            cost = "" if is_aligned else "RowScan, strided"
             return Launch((warps, run, *rest), tiles, warps + WRITE_DELAY, words, shared_bytes, published, cost=cost)
     return None
 
@@ -132,16 +126,16 @@ def _by_lines(scan: Scan, lanes: int) -> Plan:
 
 
 KERNELS = (
-    Kernel("LaneLineScan", lane_lines, "scan_shares", turns=True),
+    Kernel("LaneLineScan", lane_lines, "scan_shares", along_memory=True, turns=True),
     Kernel("SmallLineScan", small_lines, "scan_shares"),
-    Kernel("SubwarpLineScan", subwarp_lines, "scan_shares", turns=True),
-    Kernel("ClusterColumnScan", cluster_columns, "scan_cluster_tiles", BLOCKS, turns=True),
+    Kernel("SubwarpLineScan", subwarp_lines, "scan_shares", along_memory=True, turns=True),
+    Kernel("ClusterColumnScan", cluster_columns, "scan_cluster_tiles", cluster=BLOCKS, turns=True),
     Kernel("ContiguousColumnScan", contiguous_columns, "scan_tiles", turns=True),
     Kernel("scan_serial_columns", serial_columns),
     Kernel("StripScan", column_strips, "scan_tiles"),
-    Kernel("AnyAllScan", any_all, "scan_tiles", turns=True, emits=False),
-    Kernel("scan_thread_columns", thread_columns, tells_positions=True),
-    Kernel("RowScan", rows, "scan_tiles", turns=True, tells_positions=True),
+    Kernel("AnyAllScan", any_all, "scan_tiles", along_memory=True, turns=True, emits=False),
+    Kernel("scan_thread_columns", thread_columns, in_packs=False, tells_positions=True),
+    Kernel("RowScan", rows, "scan_tiles", along_memory=True, turns=True, tells_positions=True),
 )
 
 

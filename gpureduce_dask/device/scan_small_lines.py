@@ -37,9 +37,9 @@ MOST_OF_VECTOR = 8  # elements, at most
 
 
 def lane_lines(scan: Scan) -> Launch | None:
-    """For dense lines along the last axis; None where they are few, long or not aligned."""
+    """For dense lines; None where they are few, long or not aligned."""
     length, sizes = scan.length, scan.sizes
-    if not scan.arrays.is_along_memory or not scan.lies_in_packs or scan.lead != 0:
+    if scan.lead != 0:
         return None
     table, cuts = _table_bytes(scan.op, 2 * length), []
     element = LANE_SHARES * sum(sizes[:-1]) + (0 if sizes[0] == sizes[-1] else sizes[-1])  # bytes of shared memory
@@ -90,12 +90,10 @@ def thread_columns(scan: Scan) -> Launch | None:
     while vector > 1 and lines < groups * vector * processors * RESIDENT:  # fewer columns a thread
         groups, vector = (groups // 2, vector) if groups > 1 else (1, vector // 2)
     each = groups * vector
-    if lines < each * processors * RESIDENT or length > LONGEST_COLUMN:
-        return None
     warps = min(THREADS // LANES, 1 << (-(-columns.size // (LANES * each)) - 1).bit_length())
     tiles = -(-columns.size // (LANES * warps * each))  # of a plane
     blocks = tiles * (lines // columns.size)
-    if blocks >= 1 << 31:
+    if lines < each * processors * RESIDENT or length > LONGEST_COLUMN or blocks >= 1 << 31:
         return None
     rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.column_steps
     words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
@@ -132,11 +130,10 @@ FEW_LANES = 8
 
 
 def subwarp_lines(scan: Scan) -> Launch | None:
-    """For lines along the last axis; None where they are few, long, or their elements lie apart."""
+    """None where lines are few or long, or their elements lie apart."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
-    if not arrays.is_along_memory or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
-        return None
-    if not scan.lies_in_packs or any(s[-1] != n for n, s in zip(sizes, arrays.strides, strict=True)):
+    is_apart = any(strides[-1] != size for size, strides in zip(sizes, arrays.strides, strict=True))
+    if is_apart or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
         return None
     # Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them.
     aligned = (math.gcd(arrays.alignment(i), length * size) // size for i, size in enumerate(sizes))
@@ -246,9 +243,7 @@ class Planes(NamedTuple):
 def small_lines(scan: Scan) -> Launch | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
-    if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE:
-        return None
-    if not scan.lies_in_packs or not scan.is_contiguous(1):
+    if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
     if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):

@@ -296,14 +296,17 @@ class Kernel:
     name: str
     launch: Callable[[Scan], Launch | None]  # None where it does not take a scan, or others are known to be faster
     taker: str = ""  # of tiles or shares
+    in_packs: bool = True  # takes arrays only where a pack is whole elements
+    along_memory: bool = False  # takes lines only along memory
+    tells_positions: bool = False  # takes states that have them
+    turns: bool = False  # walks lines in either direction; else from the element on that is scanned first
     cluster: int = 1  # blocks of one
-    turns: bool = False  # lines are walked in either direction; else from the element on that is scanned first
-    tells_positions: bool = False
-    emits: bool = True
+    emits: bool = True  # has the operator's ``emits`` as an argument
 
     def plan(self, scan: Scan) -> Plan | None:
         """The plan of a scan, where the kernel takes it."""
-        found = self.launch(scan)
+        is_taken = (scan.lies_in_packs or not self.in_packs) and (scan.arrays.is_along_memory or not self.along_memory)
+        found = self.launch(scan) if is_taken else None
         if found is None:
             return None
         kernel = named(self.name, scan.op.type, *[scan.op.emits] * self.emits, *found.arguments)
