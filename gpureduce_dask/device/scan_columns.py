@@ -54,7 +54,8 @@ class RowLayout(NamedTuple):
         strip = width * column_step if strips > 1 else 0
         phase = (scan.arrays.phases[i] - lead * column_step) % PACK  # of the strips behind the first
         is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
-        low, high = scan.arrays.span(i, size)
+        ends = [(n - 1) * stride for n, stride in zip(scan.arrays.shape, scan.arrays.strides[i], strict=True)]
+        low, high = sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + size  # bytes that it owns
         joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
         packs = -(-nbytes // PACK) + (0 if is_aligned else 1)
         ahead = [step, packs * PACK, step % PACK, column_step, low - start, high - start, int(joined)]
@@ -130,16 +131,12 @@ def column_strips(scan: Scan) -> Launch | None:
     if is_anchored:
         each = op.published_bytes()
         published = each * scan_task.chain_tile_states(links, scan_task.radix_of(each))
-    return Launch(
-        (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive),
-        chains * links,
-        warps + look_back_warps,
-        strips.words(links, rows),
-        nbytes,
-        published * chains * LANES * lane_columns,
-        chain=-(-chains * links // scan.gpu.processors),
-        cost="StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else "",
-    )
+    published *= chains * LANES * lane_columns
+    arguments = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
+    tiles, all_warps, words = chains * links, warps + look_back_warps, strips.words(links, rows)
+    rounds = -(-tiles // scan.gpu.processors)
+    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else ""
+    return Launch(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
@@ -174,16 +171,13 @@ def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
     scan, row_groups = strips.scan, strips.row_groups
     op, length, limit, lanes = scan.op, scan.length, scan.gpu.shared_bytes, warps * row_groups
     has_table = strips.lane_columns == 1 and not scan.exclusive and BY_TABLE.fullmatch(op.type)
-    written = strips.width * op.out_bytes if strips.stages_results else 0
-    table = ENTRY if has_table else 0  # bytes for each row
+    written = strips.width * op.out_bytes if strips.stages_results else 0  # bytes of shared memory for each row
+    table = ENTRY if has_table else 0  # and these
     scratch = STATE_SLOTS * warps * LANES * strips.lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
     free = (limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48
-    most = min(
-        free // ((strips.row_bytes + written + table) * row_groups),
-        MOST // (strips.width * sum(scan.sizes) * lanes),
-        max(2 * FEWEST, strips.chains * length // (TILES * lanes)),
-    )
-    most = _conflict_free_rows(most, strips)
+    most = free // ((strips.row_bytes + written + table) * row_groups)
+    most = min(most, MOST // (strips.width * sum(scan.sizes) * lanes))
+    most = _conflict_free_rows(min(most, max(2 * FEWEST, strips.chains * length // (TILES * lanes))), strips)
     if most < (FEWEST if warps > 2 else 1):
         return None
     links = -(-length // (lanes * most))

@@ -122,9 +122,9 @@ def _pays(scan: Scan) -> bool:
     """False where other kernels are faster."""
     op, width, size = scan.op, scan.columns.size, scan.sizes[0]
     read, row = width * size, width * scan.widest
-    if scan.length < (SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST):
-        return False
-    if width > (WIDEST if op.published_bytes(scan.plane_count > 1) <= PACK else FEW_OF_LARGE):
+    shortest = SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST
+    widest = WIDEST if op.published_bytes(scan.plane_count > 1) <= PACK else FEW_OF_LARGE
+    if scan.length < shortest or width > widest:
         return False
     if scan.sizes == (4, 4):
         return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % LINE == 0 else MOST_OF_WORDS)

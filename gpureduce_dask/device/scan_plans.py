@@ -1,11 +1,9 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
-Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
-lie side by side are scanned in strips of columns, many of those by a warp each (scan_columns.py); where columns are few
-and fill memory, in stretches of it, by clusters of blocks where a GPU has them (scan_contiguous_columns.py). Short ones
-are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), others by a thread or a warp each, or several.
-Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least time
-(scan_costs.py), by shapes, dtypes and the GPU's properties.
+Every kernel that takes a scan gives its plan (``KERNELS``: those of one launch); of these the one is used that is
+predicted to take least time (scan_costs.py), by shapes, dtypes and the GPU's properties. Planned here are lines along
+memory in tiles, and any lines by a thread or a warp each, or several; elsewhere short lines (scan_small_lines.py), and
+those that lie side by side, in strips (scan_columns.py) or where they fill memory (scan_contiguous_columns.py).
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from . import scan_costs, scan_task
 from .scan_columns import column_strips, serial_columns
 from .scan_contiguous_columns import BLOCKS, cluster_columns, contiguous_columns
 from .scan_small_lines import lane_lines, rows_per_batch, small_lines, subwarp_lines, thread_columns
-from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Kernel, Launch, Plan, Scan, Step
+from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Launch, Operands, Operator, Plan, Scan, Step
 
 # Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
 # float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
@@ -51,15 +49,16 @@ def any_all(scan: Scan) -> Launch | None:
     op, is_whole = scan.op, scan.arrays.lines == 1 and scan.lead is not None and not scan.exclusive and not scan.reverse
     if not is_whole or not op.type.startswith(("Any<", "All<")) or op.out_bytes != 1:
         return None
-    return _in_tiles(scan, ANY_ALL_SHAPES, (ANY_ALL_STAGES * LANES * PACK, 8 * STATE_SLOTS, 8 * RING_SLOTS + 16))
+    of_warp, of_block = 8 * scan_task.STATE_SLOTS, 8 * scan_task.RING_SLOTS + 16
+    return _in_tiles(scan, ANY_ALL_SHAPES, (ANY_ALL_STAGES * LANES * PACK, of_warp, of_block))
 
 
 def rows(scan: Scan) -> Launch | None:
     """Lines with gaps, or without an alignment that suits all arrays, are copied unit by unit."""
     op = scan.op
-    of_element = STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
-    of_warp = STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * STAGES
-    nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * RING_SLOTS + 48
+    of_element = scan_task.STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
+    of_warp = scan_task.STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * scan_task.STAGES
+    nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * scan_task.RING_SLOTS + 48
     rest = (scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse)
     return _in_tiles(scan, _row_shapes(scan), nbytes, rest)
 
@@ -97,9 +96,9 @@ def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tu
         if shared_bytes <= scan.gpu.shared_bytes:
             tiles = -(-(arrays.lines * scan.length + lead) // (warps * run * LANES * (PACK // scan.widest)))
             published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
-            words = scan.words(tiles, lead, steps=steps, units=units)
+            words, all_warps = scan.words(tiles, lead, steps=steps, units=units), warps + scan_task.WRITE_DELAY
             cost = "" if is_aligned else "RowScan, strided"
-            return Launch((warps, run, *rest), tiles, warps + WRITE_DELAY, words, shared_bytes, published, cost=cost)
+            return Launch((warps, run, *rest), tiles, all_warps, words, shared_bytes, published, cost=cost)
     return None
 
 
@@ -139,28 +138,19 @@ KERNELS = (
 )
 
 
-def plan(
-    op: scan_task.Operator,
-    arrays: scan_task.Operands,
-    exclusive: bool,
-    reverse: bool,
-    gpu: scan_task.Gpu,
-    method: str = scan_task.SINGLE_PASS,
-) -> Plan:
+def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu, method: str = SINGLE_PASS) -> Plan:
     """Cut a scan, as is predicted to take least time on this GPU.
 
     ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
     """
     plans = every(op, arrays, exclusive, reverse, gpu)
-    if method == scan_task.SINGLE_PASS:
+    if method == SINGLE_PASS:
         return scan_costs.least(plans, op, arrays, gpu)
     known = {scan_task.METHODS[1]: plans[-1]} | {scan_costs.kernel_of(plan): plan for plan in plans}
-    return known[scan_task.check_method(method, (scan_task.SINGLE_PASS, *known))]
+    return known[scan_task.check_method(method, (SINGLE_PASS, *known))]
 
 
-def every(
-    op: scan_task.Operator, arrays: scan_task.Operands, exclusive: bool, reverse: bool, gpu: scan_task.Gpu
-) -> list[Plan]:
+def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
     """The plans of all kernels that take a scan, of each kernel one. Last is that by lines, by a warp each where those
     read neighbours."""
     scan, found = Scan(op, arrays, exclusive, reverse, gpu), []

@@ -98,12 +98,8 @@ def thread_columns(scan: Scan) -> Launch | None:
     rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.column_steps
     words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
     arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
-    return Launch(arguments, blocks, warps, words, warps * _table_of_counts(op, length), chain=length * each)
-
-
-def _table_of_counts(op: Operator, length: int) -> int:
-    """Bytes of shared memory for reciprocals of counts (kernels/scan/reciprocal_table.cuh)."""
-    return ENTRY * length if op.type.startswith(HEAVY) else 0
+    table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals (kernels/scan/reciprocal_table.cuh)
+    return Launch(arguments, blocks, warps, words, warps * table, chain=length * each)
 
 
 def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
@@ -250,7 +246,7 @@ def small_lines(scan: Scan) -> Launch | None:
         return None
     if any(n > 1 and step < 0 for strides in arrays.strides for n, step in zip(arrays.shape, strides, strict=True)):
         return None
-    table = _table_of_counts(op, length)
+    table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals
     found = max((_shares(scan, planes, table) for planes in _planes(scan)), key=lambda each: each[0], default=None)
     if found is None or found[0] * MOST_WASTE < 1:
         return None

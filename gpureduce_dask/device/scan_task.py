@@ -105,11 +105,6 @@ class Operands:
     def lines(self) -> int:
         return math.prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
 
-    def span(self, operand: int, itemsize: int) -> tuple[int, int]:
-        """Bytes that an operand owns, relative to its first element."""
-        ends = [(n - 1) * s for n, s in zip(self.shape, self.strides[operand], strict=True)]
-        return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + itemsize
-
     def alignment(self, operand: int) -> int:
         """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
         dims = zip(self.shape, self.strides[operand], strict=True)
@@ -168,12 +163,9 @@ class Scan:
 
     def is_contiguous(self, operand: int) -> bool:
         """True where an array's lines lie one after another."""
-        step = self.sizes[operand]
-        for n, stride in zip(reversed(self.arrays.shape), reversed(self.arrays.strides[operand]), strict=True):
-            if n > 1 and stride != step:
-                return False
-            step *= n
-        return True
+        size, shape = self.sizes[operand], self.arrays.shape
+        axes = enumerate(zip(shape, self.arrays.strides[operand], strict=True))
+        return all(n == 1 or stride == size * math.prod(shape[i + 1 :]) for i, (n, stride) in axes)
 
     def lead_at(self, phases: Sequence[int]) -> int | None:
         """Elements that lack before addresses, modulo 16, of each array, so that packs are aligned there; None where no
