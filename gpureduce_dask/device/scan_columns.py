@@ -16,8 +16,7 @@ STRIP = 256  # bytes of a row, at most, that a warp takes at once
 # And where rows are not aligned, so that a strip's ends, of whose sectors the neighbours have a part, are few among
 # them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512. Columns of a lane: as many look back.
 STRIP_MISALIGNED, MOST_STRIDED = 512, 4
-# Bytes that a lane takes at once of an aligned row, and of one of narrow elements: of those of four bytes down (32768,
-# 32768) 0.97, 1.02 and 0.71 with 4, 8 and 16.
+# Bytes that a lane takes of an aligned row, and of narrow elements: of float32 with 4, 8 and 16 0.97, 1.02 and 0.71.
 WORD, WORD_OF_NARROW = 8, 4
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
@@ -34,8 +33,7 @@ FEWEST = 4  # rows of a lane
 MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one before them
-# Means of which a warp finds the reciprocals of its rows once for all columns (kernels/scan/reciprocal_table.cuh): down
-# (n, 64), (n, 8192) of float32 0.77, 0.91 and 0.83, 0.96.
+# Means whose warps find reciprocals once for all columns: of float32 down (n, 64), (n, 8192) 0.83, 0.96, not 0.77, 0.91
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 
 
@@ -210,8 +208,7 @@ ALONE = re.compile(
 )
 ALONE_ALSO_EXCLUSIVE = "Segmented<Sum<"
 SHORTEST_ALONE = 256  # rows: of as many var 0.73 by a thread a line and 0.88
-# Bytes of a lane's columns in the array whose elements are largest; half of it for variances of narrow ones, and twice
-# as many warps: of float16 0.74 and 0.93.
+# Bytes of a lane's columns, of the widest elements; for variances of narrow ones half of it: of float16 0.93, not 0.74.
 WIDTH = 8
 LEAST_ROW = 128  # bytes of a strip's row
 FEWEST_ALONE = 8  # rows of a tile
@@ -225,8 +222,7 @@ ENOUGH, PLENTY = 0.75, 0.95
 
 
 def serial_columns(scan: Scan) -> Launch | None:
-    """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many; else
-    None."""
+    """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many."""
     op = scan.op
     pays = op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))
     if not pays or scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
@@ -246,8 +242,7 @@ def serial_columns(scan: Scan) -> Launch | None:
 
 
 def _warps_of(chains: int) -> int:
-    """Warps of a processor, among which strips are divided evenly, with which so many strips keep all of them busy; 0
-    where there are too few."""
+    """Warps of a processor with which so many strips, evenly divided, keep all processors busy; 0 where too few do."""
 
     def share(warps: int) -> float:
         resident = PROCESSORS * warps

@@ -58,10 +58,9 @@ def _launch(
 
 # ---- tiles of a block
 
-# Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as contiguous columns and in strips: sums
-# of float32 down (n, 5) 0.85 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and 0.71, maxima down (n, 33) 0.76 and
-# 0.71, (n, 65) 0.63 and 0.70. Rows of whole sectors are better off in strips from 128 bytes on: (n, 24) 0.85 and 0.84,
-# (n, 32) 0.85 and 0.90.
+# Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy so and in strips: sums of float32 down
+# (n, 5) 0.85 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and 0.71, maxima down (n, 33) 0.76 and 0.71, (n, 65) 0.63
+# and 0.70. Rows of whole sectors go in strips from 128 bytes on: (n, 24) 0.85 and 0.84, (n, 32) 0.85 and 0.90.
 MOST, MOST_OF_EXTREMES, WHOLE_SECTORS = 320, 160, 128
 # Columns up to which whole rows are taken, of whole sectors too: of words; of means of whole lines; of pairs; of eight
 # bytes. Int64 down (n, 64) in strips 1.01, and 0.94.
@@ -87,8 +86,7 @@ PART_STATE_COST = 0.5
 
 
 def contiguous_columns(scan: Scan) -> Launch | None:
-    """Where rows lie one after another in both arrays; None where other kernels are faster, or planes do not follow one
-    another and are many, or short."""
+    """None where other kernels are faster, or planes do not follow one another and are many, or short."""
     if not _lies_in_rows(scan) or not _pays(scan):
         return None
     op, width, planes = scan.op, scan.columns.size, scan.plane_count
@@ -113,8 +111,7 @@ def contiguous_columns(scan: Scan) -> Launch | None:
 
 
 def _in_a_line(nbytes: int) -> int:
-    """Columns whose tile states fill a line of memory, a power of two (kernels/scan/chained_look_back.cuh): down
-    (n, 100) 0.78 where they do not, else 0.83."""
+    """Columns whose tile states fill a line of memory, a power of two: down (n, 100) 0.83, where they do not 0.78."""
     return next((LINE // n for n in (8, 16, 32) if nbytes <= n), 2)
 
 

@@ -26,8 +26,7 @@ SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
 LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 8, 16
 # Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
 LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
-# Of any and all, any of float32 of 4 GiB with 4 and 56, 6 and 37, 8 and 28, 24 and 9: 1.06, 1.08, 1.06, 1.04 of a copy;
-# as other scans 0.85.
+# Of any and all: any of float32 of 4 GiB with 4 and 56, 6 and 37, 24 and 9 1.06, 1.08, 1.04 of a copy, as others 0.85.
 ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
 ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 
@@ -151,8 +150,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
 
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
-    """The plans of all kernels that take a scan, of each kernel one. Last is that by lines, by a warp each where those
-    read neighbours."""
+    """The plans of all kernels that take a scan; the last one is by lines, by warps where those read neighbours."""
     scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None

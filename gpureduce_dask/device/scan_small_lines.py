@@ -64,8 +64,7 @@ def _table_bytes(op: Operator, numbers: int) -> int:
 
 
 def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
-    """Warps that take shares by themselves, of so many bytes of shared memory each, beside those of a table; 0 where
-    they would be too few."""
+    """Warps that take shares of so many bytes of shared memory each, beside those of a table; 0 where too few could."""
     most = MOST_OF_LARGE if scan.op.state_bytes > 16 else max(WARPS)
     return next((w for w in WARPS if w <= most and w * nbytes <= scan.gpu.shared_bytes - table), 0)
 
@@ -139,7 +138,9 @@ def subwarp_lines(scan: Scan) -> Launch | None:
         return None  # one line after another, in tiles, by packs
     lanes, run = _subwarp(length // pack, pack, sizes)
     subwarps, table = LANES // lanes, _table_bytes(op, lanes * run)
-    *pitches, pitch_out = (_pitch(length * n, lanes * run * n) for n in sizes)
+    # Bytes from line to line in shared memory: room for any alignment, and sub-warps in different banks.
+    spans = ((-(-(length * n + 15) // 16) * 16, lanes * run * n // 16 * 16) for n in sizes)
+    *pitches, pitch_out = (span + (lanes_span - span) % 128 for span, lanes_span in spans)
     pitch_out = 0 if in_place else pitch_out
     nbytes = subwarps * (STAGED_SHARES * sum(pitches) + pitch_out)
     warps = _warps_of(scan, nbytes, table)
@@ -168,12 +169,6 @@ def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
     """True where the first operand and the results have one alignment wherever these dimensions lead."""
     phases = scan.arrays.phases
     return phases[0] == phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in dims)
-
-
-def _pitch(nbytes: int, runs: int) -> int:
-    """Bytes from line to line in shared memory: room for any alignment, and sub-warps in different banks."""
-    least = -(-(nbytes + 15) // 16) * 16
-    return least + (runs // 16 * 16 - least) % 128
 
 
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or contiguous columns: sums of float32

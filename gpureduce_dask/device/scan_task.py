@@ -48,8 +48,7 @@ class Operator:
     indexed: bool = False  # states have positions
 
     def with_counts(self) -> Operator | None:
-        """The same with states that count their elements, for kernels that tell no positions; None where there are none
-        such (kernels/scan/scan_state.cuh)."""
+        """The same with states that count their elements (kernels/scan/scan_state.cuh); None where there are none."""
         found = _PLACED.fullmatch(self.type)
         if found is None or not self.emits.startswith("Final<"):
             return None
@@ -75,8 +74,7 @@ class Operator:
         return self.type.startswith("Sum<") and self.type.endswith("Twofold>")
 
     def published_bytes(self, joined: bool = False) -> int:
-        """Of a column's state as tiles publish it (kernels/scan/chained_look_back.cuh); ``joined``: of lines one after
-        another, with whether one began."""
+        """Of a column's state as tiles publish it; ``joined``: of lines one after another, with whether one began."""
         if joined:
             return 16 * -(-self.running_bytes // 8)
         if found := _COMPACT.fullmatch(self.type):
@@ -168,8 +166,7 @@ class Scan:
         return all(n == 1 or stride == size * math.prod(shape[i + 1 :]) for i, (n, stride) in axes)
 
     def lead_at(self, phases: Sequence[int]) -> int | None:
-        """Elements that lack before addresses, modulo 16, of each array, so that packs are aligned there; None where no
-        number suits all arrays."""
+        """Elements that lack before places, modulo 16, so that packs are aligned; None where no number suits all."""
         pairs = list(zip(self.sizes, phases, strict=True))
         return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
 
@@ -188,8 +185,7 @@ class Scan:
         return [self.steps[operand], *(self.apart(dim)[operand] for dim in self.planes)]
 
     def takes_columns(self, count: int) -> bool:
-        """True where so many columns can be taken at once: in each array they lie side by side, in rows that are
-        aligned to so many."""
+        """True where so many columns can be taken at once: neighbours in each array, in rows aligned to so many."""
         if self.columns.size % count or self.column_steps != self.sizes:
             return False
         rows = ((size, (self.arrays.phases[i], *self.row_steps(i))) for i, size in enumerate(self.sizes))
