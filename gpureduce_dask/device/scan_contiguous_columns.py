@@ -96,7 +96,10 @@ def contiguous_columns(scan: Scan) -> Launch | None:
     is_wide = width > (4 if each == 8 else 2) * columns
     warps = -(-width // (2 * columns if is_wide else columns))
     radix = scan_task.radix_of(each, shares_lanes=not is_wide)
-    cut = _cut(scan, warps)
+    most = MOST_WARPS - WRITE_DELAY * warps
+    fitting = ([shape for shape in shapes if math.prod(shape) <= most] for shapes in GROUPS)
+    found = ([cut for shape in shapes for cut in _cuts(scan, *shape, warps)] for shapes in fitting)
+    cut = min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
     if cut is None:
         return None
     joined = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
@@ -132,16 +135,8 @@ def _pays(scan: Scan) -> bool:
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
-def _cut(scan: Scan, look_back_warps: int) -> Cut | None:
-    """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
-    most = MOST_WARPS - WRITE_DELAY * look_back_warps
-    fitting = ([shape for shape in shapes if math.prod(shape) <= most] for shapes in GROUPS)
-    found = ([cut for shape in shapes for cut in _cuts(scan, *shape, look_back_warps)] for shapes in fitting)
-    return min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
-
-
 def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
-    """By row groups and rows, each with what an element costs."""
+    """By row groups and rows, each with what an element costs: least where few lanes idle, in different banks."""
     width, (size, size_out), elements = scan.columns.size, scan.sizes, math.prod(scan.arrays.shape)
     bytes_each = STAGES * size + (0 if size == size_out else size_out)  # of shared memory, for an element of a tile
     lanes = LANES * warps  # of a warp group
@@ -209,7 +204,7 @@ def cluster_columns(scan: Scan) -> Launch | None:
     op, width = scan.op, scan.columns.size
     back = -(-width // (BLOCKS * LANES))  # warps that look back
     by_columns = GROUPS_OF_WORDS if scan.sizes[0] == 4 else GROUPS_OF_EIGHTS
-    shapes = GROUPS_OF_SUMS if op.adds_floats else (next(shape for most, shape in by_columns if width <= most),)
+    shapes = GROUPS_OF_SUMS if op.adds_in == "f64" else (next(shape for most, shape in by_columns if width <= most),)
     cuts = (cut for shape in shapes if LANES * shape[1] >= width for cut in _cluster_cuts(scan, *shape, back))
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
@@ -220,10 +215,10 @@ def cluster_columns(scan: Scan) -> Launch | None:
 
 def _suits_clusters(scan: Scan) -> bool:
     """True of one plane, and elements, states and columns for which it pays."""
-    op, size, width, is_pair = scan.op, scan.sizes[0], scan.columns.size, scan.op.adds_pairs
+    op, size, width, is_pair = scan.op, scan.sizes[0], scan.columns.size, scan.op.adds_in == "Twofold"
     if scan.plane_count > 1 or size not in (4, 8) or size != op.out_bytes or not _lies_in_rows(scan):
         return False
-    if op.state_bytes > (16 if is_pair else size) and not op.adds_floats:
+    if op.state_bytes > (16 if is_pair else size) and op.adds_in != "f64":
         return False
     least, most = (NARROWEST_OF_PAIRS, WIDEST) if is_pair else (NARROWEST, WIDEST if size == 4 else WIDEST_OF_EIGHTS)
     return least <= width <= most
@@ -238,7 +233,7 @@ def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int
     scratch = SCRATCH + STATE_SLOTS * warp_groups * warps * LANES * max(8, op.state_bytes) + messages
     row = warp_groups * each * width * size
     registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8
-    share_of_rows = REGISTER_SHARE_OF_PAIRS if op.adds_pairs else REGISTER_SHARE
+    share_of_rows = REGISTER_SHARE_OF_PAIRS if op.adds_in == "Twofold" else REGISTER_SHARE
     row_registers = registers - OTHER_REGISTERS if op.state_bytes <= 4 else int(registers * share_of_rows)
     most = min(row_registers * 4 // size, (scan.gpu.shared_bytes - scratch) // (CLUSTER_STAGES * row))
     worse = IDLE_COST * (1 - each * width / (LANES * warps)) + WARP_COST * warps

@@ -9,7 +9,7 @@ those that lie side by side, in strips (scan_columns.py) or where they fill memo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from . import scan_costs, scan_task
@@ -58,17 +58,11 @@ def rows(scan: Scan) -> Launch | None:
     of_element = scan_task.STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
     of_warp = scan_task.STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * scan_task.STAGES
     nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * scan_task.RING_SLOTS + 48
-    rest = (scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse)
-    return _in_tiles(scan, _row_shapes(scan), nbytes, rest)
-
-
-def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
-    """Those that pay."""
-    op, elements = scan.op, math.prod(scan.arrays.shape)
+    shapes = [*(SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE)]
     if op.state_bytes <= SMALL_STATE_BYTES and not op.type.startswith("Segmented<"):
-        per_round = scan.gpu.processors * LANES * PACK // scan.widest
-        yield from ((warps, run) for warps, run in LARGE_SHAPES if elements >= ROUNDS * per_round * warps * run)
-    yield from SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE
+        largest = math.prod(scan.arrays.shape) // (ROUNDS * scan.gpu.processors * LANES * PACK // scan.widest)
+        shapes = [shape for shape in LARGE_SHAPES if math.prod(shape) <= largest] + shapes
+    return _in_tiles(scan, shapes, nbytes, (scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse))
 
 
 def tile_states(tiles: int) -> int:
@@ -145,7 +139,7 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
     plans = every(op, arrays, exclusive, reverse, gpu)
     if method == SINGLE_PASS:
         return scan_costs.least(plans, op, arrays, gpu)
-    known = {scan_task.METHODS[1]: plans[-1]} | {scan_costs.kernel_of(plan): plan for plan in plans}
+    known = {scan_task.BY_LINES: plans[-1]} | {scan_costs.kernel_of(plan): plan for plan in plans}
     return known[scan_task.check_method(method, (SINGLE_PASS, *known))]
 
 
@@ -154,9 +148,9 @@ def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: G
     scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
         counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None
-        without = replace(scan, op=counted) if counted else None if op.indexed else scan
-        scans = ((kernel, scan if kernel.tells_positions else without) for kernel in KERNELS)
-        found = [kernel.plan(scan) for kernel, scan in scans if scan]
+        without = replace(scan, op=counted) if counted else scan
+        asked = [kernel for kernel in KERNELS if kernel.tells_positions or not without.op.indexed]
+        found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in asked]
     by_warps = arrays.is_along_memory and arrays.lines < MOST_LINES
     found += [_by_lines(scan, lanes) for lanes in ((1, LANES) if by_warps else (1,))]
     return [plan for plan in found if plan]

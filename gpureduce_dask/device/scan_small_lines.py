@@ -237,9 +237,8 @@ def small_lines(scan: Scan) -> Launch | None:
     if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
-    if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
-        return None
-    if any(n > 1 and step < 0 for strides in arrays.strides for n, step in zip(arrays.shape, strides, strict=True)):
+    goes_back = any(n > 1 and step < 0 for n, step in zip(arrays.shape, arrays.strides[0], strict=True))
+    if goes_back or any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
         return None
     table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals
     found = max((_shares(scan, planes, table) for planes in _planes(scan)), key=lambda each: each[0], default=None)

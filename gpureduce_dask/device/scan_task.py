@@ -17,8 +17,7 @@ from .layout import Dim
 from .scan_cost_tables import Costs
 from .task import div_words, flag, packed, walk_words
 
-SINGLE_PASS = "look-back"
-METHODS = (SINGLE_PASS, "reduce-then-scan")
+SINGLE_PASS, BY_LINES = METHODS = "look-back", "reduce-then-scan"
 
 LANES, PACK = 32, 16  # of a warp; bytes that are copied together
 TICKET = 16  # bytes of scratch
@@ -30,6 +29,7 @@ COUNTED = "Counted"  # of states that count their elements
 ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
 Each = Sequence[int]  # of each array
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
+_SUM = re.compile(r"Sum<.*(f64|Twofold)>")
 # Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
 _COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
 
@@ -64,14 +64,10 @@ class Operator:
         return -(-words // align) * align
 
     @property
-    def adds_floats(self) -> bool:
-        """True of sums of floats in one binary64."""
-        return self.type.startswith("Sum<") and self.type.endswith("f64>")
-
-    @property
-    def adds_pairs(self) -> bool:
-        """True of sums of float64, whose states are pairs."""
-        return self.type.startswith("Sum<") and self.type.endswith("Twofold>")
+    def adds_in(self) -> str:
+        """Of sums of floats what they are added in: f64, or Twofold, a pair of it; nothing of other operators."""
+        found = _SUM.fullmatch(self.type)
+        return found[1] if found else ""
 
     def published_bytes(self, joined: bool = False) -> int:
         """Of a column's state as tiles publish it; ``joined``: of lines one after another, with whether one began."""
@@ -79,7 +75,7 @@ class Operator:
             return 16 * -(-self.running_bytes // 8)
         if found := _COMPACT.fullmatch(self.type):
             return 8 if found[1] else 16
-        if self.adds_floats or self.adds_pairs:
+        if self.adds_in:
             return self.state_bytes
         return 8 if self.state_bytes <= 4 else 16 * -(-self.state_bytes // 8)
 
