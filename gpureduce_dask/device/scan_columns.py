@@ -46,17 +46,19 @@ class RowLayout(NamedTuple):
     behind: list[int]
 
     @classmethod
-    def of(cls, scan: Scan, i: int, width: int, strips: int, lead: int) -> RowLayout:
-        size, step, start, column_step = scan.sizes[i], scan.steps[i], scan.starts[i], scan.column_steps[i]
-        nbytes = (width - 1) * column_step + size
-        strip = width * column_step if strips > 1 else 0
-        phase = (scan.arrays.phases[i] - lead * column_step) % PACK  # of the strips behind the first
+    def of(cls, strips: Strips, i: int) -> RowLayout:
+        scan = strips.scan
+        size, step, column_step = scan.sizes[i], scan.steps[i], scan.column_steps[i]
+        nbytes = (strips.width - 1) * column_step + size
+        strip = strips.width * column_step if strips.count > 1 else 0
+        phase = (scan.arrays.phases[i] - strips.lead * column_step) % PACK  # of the strips behind the first
         is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
         ends = [(n - 1) * stride for n, stride in zip(scan.arrays.shape, scan.arrays.strides[i], strict=True)]
-        low, high = sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + size  # bytes that it owns
-        joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
+        # Bytes that the operand owns, relative to the first element that is scanned.
+        low, high = sum(min(0, n) for n in ends) - scan.starts[i], sum(max(0, n) for n in ends) + size - scan.starts[i]
+        joined = (strips.count == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
         packs = -(-nbytes // PACK) + (0 if is_aligned else 1)
-        ahead = [step, packs * PACK, step % PACK, column_step, low - start, high - start, int(joined)]
+        ahead = [step, packs * PACK, step % PACK, column_step, low, high, int(joined)]
         behind = [LANES // packs, -(-(1 << 16) // packs), size - column_step]
         return cls(abs(step) if joined else packs * PACK, joined, ahead, behind)
 
@@ -86,10 +88,9 @@ class Strips:
             columns += self.lead
             self.width = min(most, -(-columns // (-(-columns // most) * unit)) * unit)
             self.count = -(-columns // self.width)
-        self.chains = scan.plane_count * self.count
+        self.chains = scan.plane_count * self.count  # strips of all planes
         self.row_groups = 1 if self.lane_columns > 1 else LANES // self.width  # lanes in one column, each with own rows
-        cut = self.width, self.count, self.lead
-        self.layouts = [RowLayout.of(scan, i, *cut) for i in range(len(scan.op.itemsizes))]
+        self.layouts = [RowLayout.of(self, i) for i in range(len(scan.op.itemsizes))]
         self.row_bytes = STAGES * sum(layout.row for layout in self.layouts)  # of shared memory for a row
         # Results go through shared memory where they are whole rows, too short to be written by a warp at once.
         written, takes_one = self.width * scan.op.out_bytes, self.lane_columns == 1 or self.column_stride > 1

@@ -202,8 +202,9 @@ class PlaneLayout(NamedTuple):
         row, column = (scan.apart(dim)[k] for dim in inner)
         nbytes = size + (scan.length - 1) * abs(step) + (inner[0].size - 1) * row + (inner[1].size - 1) * column
         phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]  # of the lowest byte, at most
-        is_tight = 0 < gaps[-1] <= 2 * nbytes and gaps[-1] % (2 * PACK) != 0  # nearly, and not in the same banks
-        pitch = 0 if is_tight else (-(-(nbytes + phase) // PACK) | 1) * PACK
+        # Planes that lie nearly one after another, and not in the same banks, are copied as they lie.
+        as_they_lie = 0 < gaps[-1] <= 2 * nbytes and gaps[-1] % (2 * PACK) != 0
+        pitch = 0 if as_they_lie else (-(-(nbytes + phase) // PACK) | 1) * PACK
         return cls(gaps[-1], nbytes, scan.starts[k], pitch, step, row, column)
 
     def copied(self, count: int) -> int:
