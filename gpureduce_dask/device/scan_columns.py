@@ -151,12 +151,10 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     is_wide = columns.size >= LANES * count * strips and count * op.out_bytes <= 16
     if count > 1 and is_wide and scan.takes_columns(count):
         return count, 1
-    if in_segments:
-        return 1, 1
     is_whole = columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
-    if is_whole and LANES < columns.size < 2 * LANES:
+    if is_whole and not in_segments and LANES < columns.size < 2 * LANES:
         return 2, LANES  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
-    if not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1))):
+    if in_segments or not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1))):
         return 1, 1
     count = min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
     while columns.size < LANES * count:

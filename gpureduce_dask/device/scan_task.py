@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..errors import ArgumentError, message
 from . import scan_cost_tables
-from .layout import Dim
+from .layout import Dim, merged
 from .scan_cost_tables import Costs
 from .task import div_words, flag, packed, walk_words
 
@@ -107,15 +107,8 @@ class Operands:
 
     def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
         """Some axes, those that continue each other merged."""
-        merged: list[tuple[int, tuple[int, ...]]] = []
-        for i in axes:
-            count, steps = self.shape[i], tuple(s[i] for s in self.strides)
-            if count == 1:
-                continue
-            if merged and merged[-1][1] == tuple(count * s for s in steps):
-                count *= merged.pop()[0]
-            merged.append((count, steps))
-        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1], s[2:-1]) for n, s in merged)
+        found = ((self.shape[i], tuple(s[i] for s in self.strides)) for i in axes if self.shape[i] != 1)
+        return merged([Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1], s[2:-1]) for n, s in found], True)
 
 
 @dataclass(frozen=True)
