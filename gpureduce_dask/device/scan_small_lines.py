@@ -194,6 +194,7 @@ class PlaneLayout(NamedTuple):
     step: int
     row: int
     column: int
+    in_place: bool = False  # no room of its own: results take the place of elements
 
     @classmethod
     def of(cls, scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
@@ -213,6 +214,8 @@ class PlaneLayout(NamedTuple):
 
     def share(self, count: int) -> int:
         """Bytes of shared memory for as many."""
+        if self.in_place:
+            return 0
         return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
 
@@ -224,12 +227,6 @@ class Planes(NamedTuple):
     rows: int
     columns: int
     layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
-    in_place: bool  # results take the place of elements
-
-    def shares(self, count: int) -> tuple[int, int]:
-        """Bytes of shared memory for so many planes, of elements and of results."""
-        one, other = (layout.share(count) for layout in self.layouts)
-        return one, 0 if self.in_place else other
 
 
 def small_lines(scan: Scan) -> Launch | None:
@@ -246,9 +243,9 @@ def small_lines(scan: Scan) -> Launch | None:
     if found is None or found[0] * MOST_WASTE < 1:
         return None
     _, waste, count, warps, planes = found
-    (one, other), shares, of_run = planes.layouts, planes.shares(count), -(-planes.of_run // count)
+    shares, of_run = [layout.share(count) for layout in planes.layouts], -(-planes.of_run // count)
     tiles = of_run * math.prod(dim.size for dim in planes.runs)
-    layouts = (*one[:4], shares[0], *one[4:], *other[:4], shares[1], *other[4:])
+    layouts = [n for it, share in zip(planes.layouts, shares, strict=True) for n in (*it[:4], share, *it[4:7])]
     words = packed(tiles, length, planes.of_run, count, planes.rows, planes.columns, *layouts)
     words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(planes.runs))
     nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
@@ -266,8 +263,8 @@ def _planes(scan: Scan) -> Iterator[Planes]:
         rows, columns = inner = (*[Dim(1, 0)] * (2 - len(inner)), *inner)
         one, other = (PlaneLayout.of(scan, k, outer, inner) for k in range(2))
         if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
-            in_place = one == other and _aligned_alike(scan, outer)
-            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), in_place)
+            other = other._replace(in_place=one == other and _aligned_alike(scan, outer))
+            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other))
 
 
 def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
@@ -282,7 +279,7 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
     most = min(planes.of_run, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
-        one, other = planes.shares(count)
+        one, other = (layout.share(count) for layout in planes.layouts)
         warps = _warps_of(scan, STAGED_SHARES * one + other, table)
         if not warps:
             break
