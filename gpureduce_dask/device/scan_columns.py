@@ -81,7 +81,7 @@ class Strips:
         if self.column_stride == 1:
             most = min(most, STRIP // scan.widest)
         if columns > most:
-            unit = max(self.lane_columns if self.column_stride == 1 else 1, SECTOR // min(scan.sizes))
+            unit = SECTOR // min(scan.sizes)
             if scan.columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
                 lead = scan.arrays.phases[0] // scan.sizes[0]
                 self.lead = lead if lead % self.lane_columns == 0 else 0
@@ -93,9 +93,9 @@ class Strips:
         self.layouts = [RowLayout.of(self, i) for i in range(len(scan.op.itemsizes))]
         self.row_bytes = STAGES * sum(layout.row for layout in self.layouts)  # of shared memory for a row
         # Results go through shared memory where they are whole rows, too short to be written by a warp at once.
-        written, takes_one = self.width * scan.op.out_bytes, self.lane_columns == 1 or self.column_stride > 1
+        written = self.width * scan.op.out_bytes
         is_short = self.row_groups > 1 or written % SECTOR != 0
-        self.stages_results = takes_one and is_short and self.count == 1 and abs(scan.steps[-1]) == written
+        self.stages_results = is_short and self.count == 1 and abs(scan.steps[-1]) == written
 
     def share(self, rows: int) -> int:
         """Bytes of shared memory for a warp's rows."""
@@ -134,7 +134,7 @@ def column_strips(scan: Scan) -> Launch | None:
     arguments = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
     tiles, all_warps, words = chains * links, warps + look_back_warps, strips.words(links, rows)
     rounds = -(-tiles // scan.gpu.processors)
-    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else ""
+    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride else ""
     return Launch(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
 
 
@@ -167,9 +167,8 @@ def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
     alike. None where so many warps have too few."""
     scan, row_groups = strips.scan, strips.row_groups
     op, length, limit, lanes = scan.op, scan.length, scan.gpu.shared_bytes, warps * row_groups
-    has_table = strips.lane_columns == 1 and not scan.exclusive and BY_TABLE.fullmatch(op.type)
     written = strips.width * op.out_bytes if strips.stages_results else 0  # bytes of shared memory for each row
-    table = ENTRY if has_table else 0  # and these
+    table = ENTRY if not scan.exclusive and BY_TABLE.fullmatch(op.type) else 0  # and these
     scratch = STATE_SLOTS * warps * LANES * strips.lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
     free = (limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48
     most = free // ((strips.row_bytes + written + table) * row_groups)

@@ -153,7 +153,7 @@ def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Ite
             cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
             cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
             stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
-            cost += PART_STATE_COST * stored / max(1, LANES * look_back_warps // width)
+            cost += PART_STATE_COST * stored / (LANES * look_back_warps // width)
             nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
             yield Cut(warp_groups, warps, look_back_warps, warp_groups * row_groups, rows, nbytes, cost)
 

@@ -32,8 +32,7 @@ COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that h
 BATCH = 64  # bytes that a thread loads at once
 HEAVY = ("Mean<", "Var<", "Std<")  # whose code is long
 HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
-WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
-MOST_OF_VECTOR = 8  # elements, at most
+WIDEST_OF_VECTORS, MOST_OF_VECTOR = 2, 8  # bytes of elements of which a load takes several, and how many at most
 
 
 def lane_lines(scan: Scan) -> Launch | None:
@@ -120,8 +119,7 @@ STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 SUBWARPS = (32, 16, 8, 4, 2)  # lanes of one
 BUSY_LANES = 0.75  # of the lanes' runs that are elements, at least, where one sub-warp has that
 SHORTEST_SUBWARP_LINE, LONGEST_SUBWARP_LINE = 128, 8192  # bytes of a line
-LEAST_RUN = 64  # bytes of a lane's run, where a sub-warp of FEW would not do for packs of fewer than 16
-FEW_LANES = 8
+LEAST_RUN, FEW_LANES = 64, 8  # bytes of a lane's run, where so few lanes would not do for packs of fewer than 16
 
 
 def subwarp_lines(scan: Scan) -> Launch | None:
@@ -174,8 +172,7 @@ def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or contiguous columns: sums of float32
 # along the middle of (n, 7, 5) 0.98 and 0.46, (n, 12, 5) 0.96 and 0.54, (n, 100, 2) 0.89 and 0.61, (n, 20, 17) 0.95 and
 # 0.79, of float64 (n, 7, 5) 0.99 and 0.68; maxima of uint8 0.76 and 0.25.
-LONGEST_PLANE_LINE = 512  # bytes of a line
-LARGEST_PLANE = 8192  # bytes that a plane spans
+LONGEST_PLANE_LINE, LARGEST_PLANE = 512, 8192  # bytes of a line, and that a plane spans
 MOST_WASTE = 4  # times the bytes of elements and results, that is worth the copies
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.

@@ -60,8 +60,7 @@ class Operator:
     def running_bytes(self) -> int:
         """A state and whether a line began, as a CUDA struct."""
         words = -(-self.state_bytes // 4) * 4 + 4
-        align = max(4, self.state_alignment)
-        return -(-words // align) * align
+        return -(-words // self.state_alignment) * self.state_alignment
 
     @property
     def adds_in(self) -> str:
