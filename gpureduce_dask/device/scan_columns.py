@@ -4,28 +4,11 @@ are many, a warp for each (kernels/scan/columns.cuh)."""
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
-from .scan_task import (
-    ENTRY,
-    LANES,
-    PACK,
-    RING_SLOTS,
-    SECTOR,
-    STAGES,
-    STATE_SLOTS,
-    WRITE_DELAY,
-    Plan,
-    Scan,
-    Step,
-    chain_tile_states,
-    in_tiles,
-    most_in_a_bank,
-    named,
-    published_bytes,
-    radix_of,
-    strip_words,
-)
+from . import scan_task
+from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
 from .tuning import PROCESSORS
 
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
@@ -33,8 +16,7 @@ STRIP = 256  # bytes of a row, at most, that a warp takes at once
 # And where rows are not aligned, so that a strip's ends, of whose sectors the neighbours have a part, are few among
 # them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512. Columns of a lane: as many look back.
 STRIP_MISALIGNED, MOST_STRIDED = 512, 4
-# Bytes that a lane takes at once of an aligned row, and of one of narrow elements: of those of four bytes down (32768,
-# 32768) 0.97, 1.02 and 0.71 with 4, 8 and 16.
+# Bytes that a lane takes of an aligned row, and of narrow elements: of float32 with 4, 8 and 16 0.97, 1.02 and 0.71.
 WORD, WORD_OF_NARROW = 8, 4
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
@@ -51,60 +33,69 @@ FEWEST = 4  # rows of a lane
 MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one before them
-# Means of which a warp finds the reciprocals of its rows once for all columns (kernels/scan/reciprocal_table.cuh): down
-# (n, 64), (n, 8192) of float32 0.77, 0.91 and 0.83, 0.96.
+# Means whose warps find reciprocals once for all columns: of float32 down (n, 64), (n, 8192) 0.83, 0.96, not 0.77, 0.91
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
 
 
-@dataclass(frozen=True)
-class RowLayout:
-    """How an operand's rows lie in shared memory."""
+class RowLayout(NamedTuple):
+    """How an operand's rows lie in shared memory: members of ``RowLayout`` (kernels/core/scan_task.cuh)."""
 
-    step: int
-    pitch: int
-    size: int  # of an element
-    column_step: int
-    low: int
-    high: int
+    row: int  # bytes of shared memory for one
     joined: bool
+    ahead: list[int]  # members before the bytes of a warp's rows, and behind them
+    behind: list[int]
 
-    @property
-    def row(self) -> int:
-        """Bytes of shared memory for a row."""
-        return abs(self.step) if self.joined else self.pitch
+    @classmethod
+    def of(cls, strips: Strips, i: int) -> RowLayout:
+        scan = strips.scan
+        size, step, column_step = scan.sizes[i], scan.steps[i], scan.column_steps[i]
+        nbytes = (strips.width - 1) * column_step + size
+        strip = strips.width * column_step if strips.count > 1 else 0
+        phase = (scan.arrays.phases[i] - strips.lead * column_step) % PACK  # of the strips behind the first
+        is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
+        ends = [(n - 1) * stride for n, stride in zip(scan.arrays.shape, scan.arrays.strides[i], strict=True)]
+        # Bytes that the operand owns, relative to the first element that is scanned.
+        low, high = sum(min(0, n) for n in ends) - scan.starts[i], sum(max(0, n) for n in ends) + size - scan.starts[i]
+        joined = (strips.count == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
+        packs = -(-nbytes // PACK) + (0 if is_aligned else 1)
+        ahead = [step, packs * PACK, step % PACK, column_step, low, high, int(joined)]
+        behind = [LANES // packs, -(-(1 << 16) // packs), size - column_step]
+        return cls(abs(step) if joined else packs * PACK, joined, ahead, behind)
 
     def share(self, rows: int) -> int:
         """Bytes of shared memory for a warp's rows."""
         return rows * self.row + (32 + -rows * self.row % PACK if self.joined else 0)
 
-    def words(self, rows: int) -> list[int]:
-        packs = self.pitch // PACK
-        lies = [self.step, self.pitch, self.step % PACK, self.column_step, self.low, self.high, int(self.joined)]
-        return [*lies, self.share(rows), LANES // packs, -(-(1 << 16) // packs), self.size - self.column_step]
 
-
-@dataclass(frozen=True)
+@dataclass
 class Strips:
-    """How columns are cut."""
+    """How columns are cut: whole sectors of memory, all but those at the ends."""
 
     scan: Scan
     lane_columns: int  # columns of a lane
-    column_stride: int  # from one of them to the next
-    width: int  # columns of a strip
-    count: int
-    lead: int  # columns that the first one lacks
-    chains: int  # strips of all planes
-    row_groups: int  # lanes of a warp in one column, each with rows of its own
-    layouts: tuple[RowLayout, ...]  # of the operands' rows
-    row_bytes: int  # of shared memory for a row
+    column_stride: int = 1  # from one of them to the next
 
-    @property
-    def stages_results(self) -> bool:
-        """True where results go through shared memory: whole rows, too short to be written by a warp at once."""
-        written = self.width * self.scan.op.out_bytes
-        takes_one = self.lane_columns == 1 or self.column_stride > 1
+    def __post_init__(self) -> None:
+        scan, columns, most = self.scan, self.scan.columns.size, LANES * self.lane_columns
+        self.width, self.count, self.lead = columns, 1, 0  # of a strip; of a plane; columns that the first one lacks
+        if self.column_stride == 1:
+            most = min(most, STRIP // scan.widest)
+        if columns > most:
+            unit = SECTOR // min(scan.sizes)
+            if scan.columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
+                lead = scan.arrays.phases[0] // scan.sizes[0]
+                self.lead = lead if lead % self.lane_columns == 0 else 0
+            columns += self.lead
+            self.width = min(most, -(-columns // (-(-columns // most) * unit)) * unit)
+            self.count = -(-columns // self.width)
+        self.chains = scan.plane_count * self.count  # strips of all planes
+        self.row_groups = 1 if self.lane_columns > 1 else LANES // self.width  # lanes in one column, each with own rows
+        self.layouts = [RowLayout.of(self, i) for i in range(len(scan.op.itemsizes))]
+        self.row_bytes = STAGES * sum(layout.row for layout in self.layouts)  # of shared memory for a row
+        # Results go through shared memory where they are whole rows, too short to be written by a warp at once.
+        written = self.width * scan.op.out_bytes
         is_short = self.row_groups > 1 or written % SECTOR != 0
-        return takes_one and is_short and self.count == 1 and abs(self.scan.steps[-1]) == written
+        self.stages_results = is_short and self.count == 1 and abs(scan.steps[-1]) == written
 
     def share(self, rows: int) -> int:
         """Bytes of shared memory for a warp's rows."""
@@ -112,41 +103,39 @@ class Strips:
 
     def words(self, links: int, rows: int) -> bytes:
         """With so many tiles a chain, and rows of a lane."""
-        layouts = [word for each in self.layouts[:2] for word in each.words(self.row_groups * rows)]
         numbers = (self.count, self.width, self.lead, self.chains, links, rows, self.row_groups, self.chains * links)
-        return strip_words(self.scan, (*numbers, self.scan.steps[-1]), layouts)
+        shares = ((each, each.share(self.row_groups * rows)) for each in self.layouts[:2])
+        layouts = [word for each, share in shares for word in (*each.ahead, share, *each.behind)]
+        return self.scan.strip_words((*numbers, self.scan.steps[-1]), layouts)
 
 
-def plan(scan: Scan) -> Plan | None:
+def column_strips(scan: Scan) -> Launch | None:
     """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
     op = scan.op
-    if not scan.line_dims or scan.columns.size < 2 or not scan.lies_in_packs:
-        return None
-    steps = zip(scan.apart(scan.columns), op.itemsizes, strict=False)
-    if scan.columns.c != op.out_bytes or any(not 0 <= step <= SPARSEST * n for step, n in steps):
+    is_near = all(0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False))
+    if not is_near or scan.columns.c != op.out_bytes:
         return None
     lane_columns, column_stride = _columns_of_lane(scan)
-    strips = _strips(scan, lane_columns, column_stride)
+    strips = Strips(scan, lane_columns, column_stride)
     chains, is_anchored = strips.chains, strips.chains < FEW_CHAINS
-    shapes: tuple[int, ...] = WARPS_OF_LARGE
-    if op.state_bytes < LARGE_STATE_BYTES:
-        shapes = WARPS_OF_MANY if lane_columns == 1 and not is_anchored else WARPS
-    warps_of = (all_warps - WRITE_DELAY * lane_columns for all_warps in shapes)
-    cut = next(filter(None, (_cut(strips, warps) for warps in warps_of if warps > 1)), None)
+    shapes: tuple[int, ...] = WARPS if lane_columns > 1 or is_anchored else WARPS_OF_MANY
+    shapes = shapes if op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
+    look_back_warps = WRITE_DELAY * lane_columns
+    cuts = (_cut(strips, warps - look_back_warps) for warps in shapes if warps > look_back_warps + 1)
+    cut = next(filter(None, cuts), None)
     if cut is None:
         return None
     warps, rows, links, nbytes = cut
     published = 16 * -(-op.state_bytes // 8)  # of a chain's column, written again and again
     if is_anchored:
-        each = published_bytes(op)
-        published = each * chain_tile_states(links, radix_of(each))
-    shape = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
-    kernel = f"scan_tiles<{named('StripScan', op.type, op.emits, *shape)}>"
-    tiles, processors, warps = chains * links, scan.gpu.processors, warps + WRITE_DELAY * lane_columns
+        each = op.published_bytes()
+        published = each * scan_task.chain_tile_states(links, scan_task.radix_of(each))
     published *= chains * LANES * lane_columns
-    found = in_tiles(scan, kernel, min(tiles, processors), warps, nbytes, published, strips.words(links, rows))
-    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride and strips.width > lane_columns else ""
-    return replace(found, starts=scan.starts, chain=-(-tiles // processors), cost=cost)
+    arguments = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
+    tiles, all_warps, words = chains * links, warps + look_back_warps, strips.words(links, rows)
+    rounds = -(-tiles // scan.gpu.processors)
+    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride else ""
+    return Launch(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
@@ -162,12 +151,10 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     is_wide = columns.size >= LANES * count * strips and count * op.out_bytes <= 16
     if count > 1 and is_wide and scan.takes_columns(count):
         return count, 1
-    if in_segments:
-        return 1, 1
     is_whole = columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
-    if is_whole and LANES < columns.size < 2 * LANES:
+    if is_whole and not in_segments and LANES < columns.size < 2 * LANES:
         return 2, LANES  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
-    if not any(n % SECTOR for n in (*scan.row_steps(0), *scan.row_places(-1))):
+    if in_segments or not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1))):
         return 1, 1
     count = min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
     while columns.size < LANES * count:
@@ -175,53 +162,18 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     return (count, LANES) if count > 1 else (1, 1)
 
 
-def _strips(scan: Scan, lane_columns: int, column_stride: int = 1) -> Strips:
-    """Strips of whole sectors of memory, all but those at the ends."""
-    columns, width, count, lead = scan.columns, scan.columns.size, 1, 0
-    most = LANES * lane_columns if column_stride > 1 else min(LANES * lane_columns, STRIP // scan.widest)
-    if width > most:
-        unit = max(lane_columns if column_stride == 1 else 1, SECTOR // min(scan.sizes))
-        if columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
-            lead = scan.arrays.phases[0] // scan.sizes[0]
-        lead = lead if lead % lane_columns == 0 else 0
-        count = -(-(columns.size + lead) // most)
-        width = min(most, -(-(columns.size + lead) // (count * unit)) * unit)
-        count = -(-(columns.size + lead) // width)
-    layouts = tuple(_layout(scan, i, width, count, lead) for i in range(len(scan.op.itemsizes)))
-    row_groups, row_bytes = 1 if lane_columns > 1 else LANES // width, STAGES * sum(layout.row for layout in layouts)
-    chains = scan.plane_count * count
-    return Strips(scan, lane_columns, column_stride, width, count, lead, chains, row_groups, layouts, row_bytes)
-
-
-def _layout(scan: Scan, i: int, width: int, strips: int, lead: int) -> RowLayout:
-    """How the rows of an operand lie in shared memory."""
-    size, step, start, column_step = scan.sizes[i], scan.steps[i], scan.starts[i], scan.apart(scan.columns)[i]
-    nbytes = (width - 1) * column_step + size
-    strip = width * column_step if strips > 1 else 0
-    phase = (scan.arrays.phases[i] - lead * column_step) % PACK  # of the strips behind the first
-    is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
-    low, high = scan.arrays.span(i, size)
-    is_joined = (strips == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
-    pitch = -(-nbytes // PACK) * PACK + (0 if is_aligned else PACK)
-    return RowLayout(step, pitch, size, column_step, low - start, high - start, is_joined)
-
-
 def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
     """Warps, rows of a lane, tiles of a chain, and bytes of shared memory: as many rows as that holds, tiles of a line
     alike. None where so many warps have too few."""
     scan, row_groups = strips.scan, strips.row_groups
     op, length, limit, lanes = scan.op, scan.length, scan.gpu.shared_bytes, warps * row_groups
-    has_table = strips.lane_columns == 1 and not scan.exclusive and BY_TABLE.fullmatch(op.type)
-    written = strips.width * op.out_bytes if strips.stages_results else 0
-    table = ENTRY if has_table else 0  # bytes for each row
+    written = strips.width * op.out_bytes if strips.stages_results else 0  # bytes of shared memory for each row
+    table = ENTRY if not scan.exclusive and BY_TABLE.fullmatch(op.type) else 0  # and these
     scratch = STATE_SLOTS * warps * LANES * strips.lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
     free = (limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48
-    most = min(
-        free // ((strips.row_bytes + written + table) * row_groups),
-        MOST // (strips.width * sum(scan.sizes) * lanes),
-        max(2 * FEWEST, strips.chains * length // (TILES * lanes)),
-    )
-    most = _conflict_free_rows(most, strips)
+    most = free // ((strips.row_bytes + written + table) * row_groups)
+    most = min(most, MOST // (strips.width * sum(scan.sizes) * lanes))
+    most = _conflict_free_rows(min(most, max(2 * FEWEST, strips.chains * length // (TILES * lanes))), strips)
     if most < (FEWEST if warps > 2 else 1):
         return None
     links = -(-length // (lanes * most))
@@ -237,13 +189,9 @@ def _conflict_free_rows(most: int, strips: Strips) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
     if strips.row_groups == 1 or most <= 1:
         return most
-    width, lanes, size = strips.width, strips.row_groups * strips.width, strips.scan.op.itemsizes[0]
-
-    def conflicts(rows: int) -> int:
-        places = (lane // width * rows * width + lane % width for lane in range(lanes))
-        return most_in_a_bank(place * size // 4 for place in places)
-
-    return min(range(most, most * 3 // 4, -1), key=conflicts)
+    lanes, width, size = range(strips.row_groups * strips.width), strips.width, strips.scan.op.itemsizes[0]
+    found = range(most, most * 3 // 4, -1)
+    return min(found, key=lambda rows: scan_task.most_in_a_bank(lanes, width, rows * width, size))
 
 
 # ---- a warp for each strip, alone: nothing is folded before and no tile looks back
@@ -258,8 +206,7 @@ ALONE = re.compile(
 )
 ALONE_ALSO_EXCLUSIVE = "Segmented<Sum<"
 SHORTEST_ALONE = 256  # rows: of as many var 0.73 by a thread a line and 0.88
-# Bytes of a lane's columns in the array whose elements are largest; half of it for variances of narrow ones, and twice
-# as many warps: of float16 0.74 and 0.93.
+# Bytes of a lane's columns, of the widest elements; for variances of narrow ones half of it: of float16 0.93, not 0.74.
 WIDTH = 8
 LEAST_ROW = 128  # bytes of a strip's row
 FEWEST_ALONE = 8  # rows of a tile
@@ -272,36 +219,28 @@ WARPS_ALONE = {8: 1.0, 4: 1.0, 3: 1.0, 7: 0.97, 6: 0.95, 5: 0.9}
 ENOUGH, PLENTY = 0.75, 0.95
 
 
-def serial_plan(scan: Scan) -> Plan | None:
-    """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many; else
-    None."""
+def serial_columns(scan: Scan) -> Launch | None:
+    """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many."""
     op = scan.op
-    if not (op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))):
+    pays = op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))
+    if not pays or scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
         return None
-    if not scan.line_dims or scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
-        return None
-    lane_columns = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
-    while lane_columns > 0:
-        strip = LANES * lane_columns
-        if scan.columns.size >= strip and strip * scan.sizes[0] >= LEAST_ROW and scan.takes_columns(lane_columns):
-            strips = _strips(scan, lane_columns)
-            if warps := _warps_of(strips.chains):
-                break
-        lane_columns //= 2
-    else:
+    most = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
+    counts = (n for n in (8, 4, 2, 1) if n <= most and LANES * n <= scan.columns.size and scan.takes_columns(n))
+    cuts = (Strips(scan, n) for n in counts if LANES * n * scan.sizes[0] >= LEAST_ROW)
+    strips, warps = next(((cut, warps) for cut in cuts if (warps := _warps_of(cut.chains))), (None, 0))
+    if strips is None:
         return None
     free = (scan.gpu.shared_bytes + RESERVED) // warps - RESERVED - STAGES * len(strips.layouts) * LANES
     rows = free // (strips.row_bytes + ENTRY) // FEWEST_ALONE * FEWEST_ALONE
     if not rows:
         return None
-    kernel = named("scan_serial_columns", op.type, op.emits, lane_columns, scan.exclusive)
-    step = Step(kernel, strips.chains, LANES, strips.share(rows) + ENTRY * rows)
-    return Plan((step,), strips.words(-(-scan.length // rows), rows), starts=scan.starts)
+    words, nbytes = strips.words(-(-scan.length // rows), rows), strips.share(rows) + ENTRY * rows
+    return Launch((strips.lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
 
 
 def _warps_of(chains: int) -> int:
-    """Warps of a processor, among which strips are divided evenly, with which so many strips keep all of them busy; 0
-    where there are too few."""
+    """Warps of a processor with which so many strips, evenly divided, keep all processors busy; 0 where too few do."""
 
     def share(warps: int) -> float:
         resident = PROCESSORS * warps

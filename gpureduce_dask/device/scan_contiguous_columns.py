@@ -5,30 +5,13 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from . import scan_task
 from .scan_columns import FEW_CHAINS
-from .scan_task import (
-    LANES,
-    PACK,
-    RING_SLOTS,
-    SECTOR,
-    STAGES,
-    STATE_SLOTS,
-    WRITE_DELAY,
-    Plan,
-    Scan,
-    adds_floats,
-    adds_pairs,
-    chain_tile_states,
-    in_tiles,
-    most_in_a_bank,
-    named,
-    published_bytes,
-    radix_of,
-    strip_words,
-)
+from .scan_task import LANES, PACK, RING_SLOTS, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
 
 LINE = 128  # bytes of a line of memory
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
@@ -46,48 +29,38 @@ class Cut(NamedTuple):
     cost: float
 
 
-def _lead(scan: Scan) -> int | None:
-    """Elements that lack before the first one, so that packs are aligned. None where rows do not lie one after another
-    in both arrays, or packs are not aligned at the same elements."""
-    if len(scan.sizes) != 2 or not scan.line_dims or not scan.lies_in_packs:
-        return None
-    width, rows = scan.columns.size, zip(scan.arrays.strides, scan.sizes, strict=True)
-    if width < 2 or scan.apart(scan.columns) != scan.sizes or any(s[scan.arrays.axis] != width * n for s, n in rows):
-        return None
-    if any(scan.lead_at(scan.apart(dim)) is None for dim in scan.planes):
-        return None
-    return scan.lead_at(scan.arrays.phases)
+def _lies_in_rows(scan: Scan) -> bool:
+    """True where rows lie one after another in both arrays, and packs are aligned at the same elements of both."""
+    if len(scan.sizes) != 2 or scan.column_steps != scan.sizes:
+        return False
+    strides = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
+    if strides != tuple(scan.columns.size * n for n in scan.sizes):
+        return False
+    return all(scan.lead_at(places) is not None for places in (scan.arrays.phases, *map(scan.apart, scan.planes)))
 
 
 def _launch(
-    scan: Scan, lead: int, kernel: str, cut: Cut, radix: int, tile_state: int, joined: bool = False, blocks: int = 1
-) -> Plan:
-    """``tile_state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``joined``: planes
-    are one chain."""
+    scan: Scan, cut: Cut, radix: int, state: int, rest: tuple[int, ...], joined: bool = False, blocks: int = 1
+) -> Launch:
+    """``state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``rest``: last of the
+    template arguments. ``joined``: planes are one chain."""
     width, planes = scan.columns.size, scan.plane_count
     chains = 1 if joined else planes
-    positions = scan.length * width * planes // chains + (lead if chains == 1 else PACK - 1)
-    clusters = -(-positions // (blocks * cut.row_groups * cut.rows * width))
+    ahead = PACK - 1 if chains > 1 else scan.lead or 0  # positions, at most, before the first row
+    clusters = -(-(scan.length * width * planes // chains + ahead) // (blocks * cut.row_groups * cut.rows * width))
     links = clusters * blocks
     numbers = (1, width, 0, planes, links, cut.rows, cut.row_groups, chains * links, -1 if scan.reverse else 1)
-    grid = min(chains * links, scan.gpu.processors // blocks * blocks)
     warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
-    published = chains * chain_tile_states(clusters, radix) * tile_state
-    return in_tiles(scan, kernel, grid, warps, cut.shared_bytes, published, strip_words(scan, numbers))
-
-
-def plan(scan: Scan) -> Plan | None:
-    """The launch, where rows lie one after another in both arrays; None where they do not, or columns are many."""
-    lead = _lead(scan)
-    return None if lead is None else _by_clusters(scan, lead) or _by_blocks(scan, lead)
+    published = chains * scan_task.chain_tile_states(clusters, radix) * state
+    arguments = (cut.warp_groups, cut.warps, cut.look_back_warps, *rest)
+    return Launch(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
 
 
 # ---- tiles of a block
 
-# Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy as contiguous columns and in strips: sums
-# of float32 down (n, 5) 0.85 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and 0.71, maxima down (n, 33) 0.76 and
-# 0.71, (n, 65) 0.63 and 0.70. Rows of whole sectors are better off in strips from 128 bytes on: (n, 24) 0.85 and 0.84,
-# (n, 32) 0.85 and 0.90.
+# Bytes of a row, at most. H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy so and in strips: sums of float32 down
+# (n, 5) 0.85 and 0.55, (n, 65) 0.72 and 0.57, (n, 100) 0.64 and 0.71, maxima down (n, 33) 0.76 and 0.71, (n, 65) 0.63
+# and 0.70. Rows of whole sectors go in strips from 128 bytes on: (n, 24) 0.85 and 0.84, (n, 32) 0.85 and 0.90.
 MOST, MOST_OF_EXTREMES, WHOLE_SECTORS = 320, 160, 128
 # Columns up to which whole rows are taken, of whole sectors too: of words; of means of whole lines; of pairs; of eight
 # bytes. Int64 down (n, 64) in strips 1.01, and 0.94.
@@ -98,11 +71,7 @@ FEW_OF_LARGE = 16  # columns, at most, where tile states are large and take regi
 # (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Warp groups of a block, and warps of each; those behind only where shared memory has no room for the first.
-GROUPS = (
-    ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)),
-    ((1, 8), (2, 8)),
-    *((shape,) for shape in ((4, 1), (2, 2), (2, 1), (1, 1))),
-)
+GROUPS = ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)), ((1, 8), (2, 8)), ((4, 1),), ((2, 2),), ((2, 1),)
 MOST_WARPS = 24  # those that look back among them: of more, each has too few registers
 TILE = 128 << 10  # bytes of a tile, read and written, at most
 TILES = 512  # at least, if that leaves contiguous columns some rows
@@ -116,36 +85,36 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 PART_STATE_COST = 0.5
 
 
-def _by_blocks(scan: Scan, lead: int) -> Plan | None:
+def contiguous_columns(scan: Scan) -> Launch | None:
     """None where other kernels are faster, or planes do not follow one another and are many, or short."""
-    if not _pays(scan):
+    if not _lies_in_rows(scan) or not _pays(scan):
         return None
     op, width, planes = scan.op, scan.columns.size, scan.plane_count
     # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.
-    each = published_bytes(op, planes > 1)
+    each = op.published_bytes(planes > 1)
     columns = _in_a_line(each)
     is_wide = width > (4 if each == 8 else 2) * columns
     warps = -(-width // (2 * columns if is_wide else columns))
-    radix = radix_of(each, shares_lanes=not is_wide)
-    cut = _cut(scan, warps)
+    radix = scan_task.radix_of(each, shares_lanes=not is_wide)
+    most = MOST_WARPS - WRITE_DELAY * warps
+    fitting = ([shape for shape in shapes if math.prod(shape) <= most] for shapes in GROUPS)
+    found = ([cut for shape in shapes for cut in _cuts(scan, *shape, warps)] for shapes in fitting)
+    cut = min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
     if cut is None:
         return None
     joined = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
     plane = tuple(scan.length * width * n for n in scan.sizes)
     if [scan.apart(dim) for dim in scan.planes] != [plane] if joined else planes >= FEW_CHAINS:
         return None
-    each = published_bytes(op, joined)
+    each = op.published_bytes(joined)
     columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
     # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
     slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
-    shape = (cut.warp_groups, cut.warps, warps, joined, scan.exclusive, radix, slots)
-    kernel = f"scan_tiles<{named('ContiguousColumnScan', op.type, op.emits, *shape)}>"
-    return _launch(scan, lead, kernel, cut, radix, warps * columns * each, joined)
+    return _launch(scan, cut, radix, warps * columns * each, (joined, scan.exclusive, radix, slots), joined)
 
 
 def _in_a_line(nbytes: int) -> int:
-    """Columns whose tile states fill a line of memory, a power of two (kernels/scan/chained_look_back.cuh): down
-    (n, 100) 0.78 where they do not, else 0.83."""
+    """Columns whose tile states fill a line of memory, a power of two: down (n, 100) 0.83, where they do not 0.78."""
     return next((LINE // n for n in (8, 16, 32) if nbytes <= n), 2)
 
 
@@ -153,9 +122,9 @@ def _pays(scan: Scan) -> bool:
     """False where other kernels are faster."""
     op, width, size = scan.op, scan.columns.size, scan.sizes[0]
     read, row = width * size, width * scan.widest
-    if scan.length < (SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST):
-        return False
-    if width > (WIDEST if published_bytes(op, scan.plane_count > 1) <= PACK else FEW_OF_LARGE):
+    shortest = SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST
+    widest = WIDEST if op.published_bytes(scan.plane_count > 1) <= PACK else FEW_OF_LARGE
+    if scan.length < shortest or width > widest:
         return False
     if scan.sizes == (4, 4):
         return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % LINE == 0 else MOST_OF_WORDS)
@@ -166,18 +135,8 @@ def _pays(scan: Scan) -> bool:
     return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
-def _cut(scan: Scan, look_back_warps: int) -> Cut | None:
-    """Warps, and row groups and rows of a tile: those that leave few lanes idle, in different banks."""
-    most = MOST_WARPS - WRITE_DELAY * look_back_warps
-    for shapes in GROUPS:
-        cuts = [cut for n, each in shapes if n * each <= most for cut in _cuts(scan, n, each, look_back_warps)]
-        if cuts:
-            return min(cuts, key=lambda cut: cut.cost)
-    return None
-
-
 def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
-    """By row groups and rows, each with what an element costs."""
+    """By row groups and rows, each with what an element costs: least where few lanes idle, in different banks."""
     width, (size, size_out), elements = scan.columns.size, scan.sizes, math.prod(scan.arrays.shape)
     bytes_each = STAGES * size + (0 if size == size_out else size_out)  # of shared memory, for an element of a tile
     lanes = LANES * warps  # of a warp group
@@ -194,7 +153,7 @@ def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Ite
             cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
             cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
             stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
-            cost += PART_STATE_COST * stored / max(1, LANES * look_back_warps // width)
+            cost += PART_STATE_COST * stored / (LANES * look_back_warps // width)
             nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
             yield Cut(warp_groups, warps, look_back_warps, warp_groups * row_groups, rows, nbytes, cost)
 
@@ -203,14 +162,8 @@ def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Ite
 def _conflicts(distance: int, width: int, size: int) -> float:
     """Accesses to shared memory for one of a warp, on average; row groups are so many elements from each other."""
     each = max(1, size // 4)  # words of a lane: as many lanes fewer are served at once
-    worst = []
-    for begin in range(0, 4 * LANES, LANES // each):
-        words = set()
-        for lane in range(begin, begin + LANES // each):
-            group, column = divmod(lane, width)
-            words.add(group * LANES**3 + (group * distance + column) * size // 4)  # groups have words of their own
-        worst.append(most_in_a_bank(words, each))
-    return sum(worst) / len(worst)
+    warps = (range(begin, begin + LANES // each) for begin in range(0, 4 * LANES, LANES // each))
+    return statistics.fmean(scan_task.most_in_a_bank(lanes, width, distance, size, each) for lanes in warps)
 
 
 # ---- tiles of the blocks of a cluster
@@ -244,31 +197,31 @@ LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
 MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
-def _by_clusters(scan: Scan, lead: int) -> Plan | None:
+def cluster_columns(scan: Scan) -> Launch | None:
     """Where it pays, of a GPU that has clusters."""
     if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
         return None
     op, width = scan.op, scan.columns.size
     back = -(-width // (BLOCKS * LANES))  # warps that look back
     by_columns = GROUPS_OF_WORDS if scan.sizes[0] == 4 else GROUPS_OF_EIGHTS
-    shapes = GROUPS_OF_SUMS if adds_floats(op) else (next(shape for most, shape in by_columns if width <= most),)
+    shapes = GROUPS_OF_SUMS if op.adds_in == "f64" else (next(shape for most, shape in by_columns if width <= most),)
     cuts = (cut for shape in shapes if LANES * shape[1] >= width for cut in _cluster_cuts(scan, *shape, back))
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
-    shape = (cut.warp_groups, cut.warps, back, scan.exclusive, RADIX, cut.rows, BLOCKS)
-    kernel = f"scan_cluster_tiles<{named('ClusterColumnScan', op.type, op.emits, *shape)}>"
-    return _launch(scan, lead, kernel, cut, RADIX, BLOCKS * back * LANES * published_bytes(op), blocks=BLOCKS)
+    state, rest = BLOCKS * back * LANES * op.published_bytes(), (scan.exclusive, RADIX, cut.rows, BLOCKS)
+    return _launch(scan, cut, RADIX, state, rest, blocks=BLOCKS)
 
 
 def _suits_clusters(scan: Scan) -> bool:
     """True of one plane, and elements, states and columns for which it pays."""
-    op, size, is_pair = scan.op, scan.sizes[0], adds_pairs(scan.op)
-    least = NARROWEST_OF_PAIRS if is_pair else NARROWEST
-    most = WIDEST_OF_EIGHTS if size == 8 and not is_pair else WIDEST
-    is_small = op.state_bytes <= (16 if is_pair and size == 8 else size) or adds_floats(op)
-    is_one = scan.plane_count == 1 and size == op.out_bytes and size in (4, 8)
-    return is_one and is_small and least <= scan.columns.size <= most
+    op, size, width, is_pair = scan.op, scan.sizes[0], scan.columns.size, scan.op.adds_in == "Twofold"
+    if scan.plane_count > 1 or size not in (4, 8) or size != op.out_bytes or not _lies_in_rows(scan):
+        return False
+    if op.state_bytes > (16 if is_pair else size) and op.adds_in != "f64":
+        return False
+    least, most = (NARROWEST_OF_PAIRS, WIDEST) if is_pair else (NARROWEST, WIDEST if size == 4 else WIDEST_OF_EIGHTS)
+    return least <= width <= most
 
 
 def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
@@ -280,7 +233,7 @@ def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int
     scratch = SCRATCH + STATE_SLOTS * warp_groups * warps * LANES * max(8, op.state_bytes) + messages
     row = warp_groups * each * width * size
     registers = REGISTERS // (LANES * -(-all_warps // 4)) // 8 * 8
-    share_of_rows = REGISTER_SHARE_OF_PAIRS if adds_pairs(op) else REGISTER_SHARE
+    share_of_rows = REGISTER_SHARE_OF_PAIRS if op.adds_in == "Twofold" else REGISTER_SHARE
     row_registers = registers - OTHER_REGISTERS if op.state_bytes <= 4 else int(registers * share_of_rows)
     most = min(row_registers * 4 // size, (scan.gpu.shared_bytes - scratch) // (CLUSTER_STAGES * row))
     worse = IDLE_COST * (1 - each * width / (LANES * warps)) + WARP_COST * warps

@@ -1,40 +1,22 @@
 """How a scan of one chunk is cut: which kernels, with which template arguments, and the bytes of their ``Scan``.
 
-Lines along the last axis in memory are scanned in one pass, in tiles (any and all of one line as positions). Lines that
-lie side by side are scanned in strips of columns, many of those by a warp each (scan_columns.py); where columns are few
-and fill memory, in stretches of it, by clusters of blocks where a GPU has them (scan_contiguous_columns.py). Short ones
-are taken whole by a lane, a thread or a sub-warp (scan_small_lines.py), others by a thread or a warp each, or several.
-Every kernel that takes a scan gives its plan; of these the one is used that is predicted to take least time
-(scan_costs.py), by shapes, dtypes and the GPU's properties.
+Every kernel that takes a scan gives its plan (``KERNELS``: those of one launch); of these the one is used that is
+predicted to take least time (scan_costs.py), by shapes, dtypes and the GPU's properties. Planned here are lines along
+memory in tiles, and any lines by a thread or a warp each, or several; elsewhere short lines (scan_small_lines.py), and
+those that lie side by side, in strips (scan_columns.py) or where they fill memory (scan_contiguous_columns.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
-from . import scan_columns, scan_contiguous_columns, scan_costs, scan_small_lines
-from .scan_task import (
-    LANES,
-    METHODS,
-    PACK,
-    RING_SLOTS,
-    SINGLE_PASS,
-    STAGES,
-    STATE_SLOTS,
-    WRITE_DELAY,
-    Gpu,
-    Operands,
-    Operator,
-    Plan,
-    Scan,
-    Step,
-    check_method,
-    in_tiles,
-    named,
-    words,
-)
+from . import scan_costs, scan_task
+from .scan_columns import column_strips, serial_columns
+from .scan_contiguous_columns import BLOCKS, cluster_columns, contiguous_columns
+from .scan_small_lines import lane_lines, rows_per_batch, small_lines, subwarp_lines, thread_columns
+from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Launch, Operands, Operator, Plan, Scan, Step
 
 # Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
 # float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
@@ -44,11 +26,11 @@ SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
 LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 8, 16
 # Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
 LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
-# Of any and all, any of float32 of 4 GiB with 4 and 56, 6 and 37, 8 and 28, 24 and 9: 1.06, 1.08, 1.06, 1.04 of a copy;
-# as other scans 0.85.
+# Of any and all: any of float32 of 4 GiB with 4 and 56, 6 and 37, 24 and 9 1.06, 1.08, 1.04 of a copy, as others 0.85.
 ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
 ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 
+Shapes = Iterable[tuple[int, int]]
 MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
@@ -60,107 +42,27 @@ ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
 SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
-WITHOUT_POSITIONS = (  # planners of kernels that tell no positions
-    scan_small_lines.lane_lines,
-    scan_small_lines.small_lines,
-    scan_small_lines.subwarp_lines,
-    scan_contiguous_columns.plan,
-    scan_columns.serial_plan,
-    scan_columns.plan,
-)
 
-
-def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu, method: str = SINGLE_PASS) -> Plan:
-    """Cut a scan, as is predicted to take least time on this GPU.
-
-    ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
-    """
-    if method == SINGLE_PASS:
-        return scan_costs.least(every(op, arrays, exclusive, reverse, gpu), op, arrays, gpu)
-    if method in METHODS:
-        return _by_lines(Scan(op, arrays, exclusive, reverse, gpu), _lanes_of(arrays))
-    kernels = {scan_costs.kernel_of(plan): plan for plan in every(op, arrays, exclusive, reverse, gpu)}
-    return kernels[check_method(method, (*METHODS, *kernels))]
-
-
-def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
-    """The plans of all kernels that take a scan, of each kernel one."""
-    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
-    if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = op.with_counts() if arrays.index_step > 0 else None
-        if counted or not op.indexed:
-            without = replace(scan, op=counted or op)
-            found = [make(without) for make in (*WITHOUT_POSITIONS, _any_all)]
-        found += [scan_small_lines.thread_columns(scan), _in_rows(scan)]
-    found += [_by_lines(scan, lanes) for lanes in sorted({1, _lanes_of(arrays)})]
-    return [plan for plan in found if plan]
-
-
-def _any_all(scan: Scan) -> Plan | None:
+def any_all(scan: Scan) -> Launch | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
-    op, arrays = scan.op, scan.arrays
-    if not op.type.startswith(("Any<", "All<")) or len(scan.sizes) > 2 or scan.exclusive or scan.reverse:
+    op, is_whole = scan.op, scan.arrays.lines == 1 and scan.lead is not None and not scan.exclusive and not scan.reverse
+    if not is_whole or not op.type.startswith(("Any<", "All<")) or op.out_bytes != 1:
         return None
-    if arrays.lines > 1 or not arrays.is_along_memory or not scan.lies_in_packs or op.out_bytes != 1:
-        return None
-    lead = scan.lead_at(arrays.phases)
-    if lead is None or not all(map(scan.is_contiguous, range(2))):
-        return None
-    for warps, run in ANY_ALL_SHAPES:
-        tile = LANES * warps * run * PACK
-        nbytes = ANY_ALL_STAGES * tile + 8 * STATE_SLOTS * warps + 8 * RING_SLOTS + 16
-        if nbytes <= scan.gpu.shared_bytes:
-            tiles = -(-(scan.length + lead) // (tile // scan.sizes[0]))
-            members = words(scan, tiles=tiles, lead=lead)
-            return _tiles_of_lines(scan, named("AnyAllScan", op.type, warps, run), tiles, warps, nbytes, members)
-    return None
+    of_warp, of_block = 8 * scan_task.STATE_SLOTS, 8 * scan_task.RING_SLOTS + 16
+    return _in_tiles(scan, ANY_ALL_SHAPES, (ANY_ALL_STAGES * LANES * PACK, of_warp, of_block))
 
 
-def _in_rows(scan: Scan) -> Plan | None:
-    """In tiles, where the axis is the last one in memory. Lines with gaps, or without an alignment that suits all
-    arrays, are copied unit by unit."""
-    op, arrays = scan.op, scan.arrays
-    if not arrays.is_along_memory or not scan.lies_in_packs:
-        return None
-    contiguous = [scan.is_contiguous(i) for i in range(len(scan.sizes))]
-    aligned = scan.lead_at(arrays.phases) if all(contiguous) else None
-    strided, lead = aligned is None, aligned or 0
-    if strided and contiguous[-1]:
-        lead = arrays.phases[-1] // op.out_bytes
-    units = [_copy_unit(scan, i, lead) for i in range(len(scan.sizes))]
-    if contiguous[-1]:
-        units[-1] = 0
-    for warps, run in _row_shapes(scan):
-        share = LANES * run * (PACK // scan.widest)
-        kept = 0 if op.out_bytes == op.itemsizes[0] else share * op.out_bytes
-        scratch = STATE_SLOTS * warps * (op.running_bytes + op.state_bytes) + 4 * STAGES * warps + 8 * RING_SLOTS + 48
-        nbytes = warps * (STAGES * share * sum(op.itemsizes) + kept) + scratch
-        if nbytes <= scan.gpu.shared_bytes:
-            break
-    else:
-        return None
-    tiles = -(-(arrays.lines * scan.length + lead) // (warps * share))
-    members = words(
-        scan,
-        tiles=tiles,
-        lead=lead,
-        steps=[strides[-1] for strides in arrays.strides],
-        units=units,
-        step_index=arrays.index_step,
-        walk=scan.line_dims,
-    )
-    shape = (warps, run, arrays.lines > 1, strided, scan.exclusive, scan.reverse)
-    found = _tiles_of_lines(scan, named("RowScan", op.type, op.emits, *shape), tiles, warps, nbytes, members)
-    return replace(found, cost="RowScan, strided") if strided else found
-
-
-def _row_shapes(scan: Scan) -> Iterator[tuple[int, int]]:
-    """Those that pay."""
-    op, elements = scan.op, math.prod(scan.arrays.shape)
+def rows(scan: Scan) -> Launch | None:
+    """Lines with gaps, or without an alignment that suits all arrays, are copied unit by unit."""
+    op = scan.op
+    of_element = scan_task.STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
+    of_warp = scan_task.STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * scan_task.STAGES
+    nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * scan_task.RING_SLOTS + 48
+    shapes = [*(SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE)]
     if op.state_bytes <= SMALL_STATE_BYTES and not op.type.startswith("Segmented<"):
-        per_round = scan.gpu.processors * LANES * PACK // scan.widest
-        yield from ((warps, run) for warps, run in LARGE_SHAPES if elements >= ROUNDS * per_round * warps * run)
-    yield from SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE
+        largest = math.prod(scan.arrays.shape) // (ROUNDS * scan.gpu.processors * LANES * PACK // scan.widest)
+        shapes = [shape for shape in LARGE_SHAPES if math.prod(shape) <= largest] + shapes
+    return _in_tiles(scan, shapes, nbytes, (scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse))
 
 
 def tile_states(tiles: int) -> int:
@@ -168,24 +70,29 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _tiles_of_lines(scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes) -> Plan:
-    """By blocks of which a warp looks back for all lines."""
-    published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
-    blocks = min(tiles, scan.gpu.processors)
-    return in_tiles(scan, f"scan_tiles<{kind}>", blocks, warps + WRITE_DELAY, nbytes, published, members)
+def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = ()) -> Launch | None:
+    """By blocks of which a warp looks back for all lines, of the first of these shapes that fits into shared memory.
 
-
-def _copy_unit(scan: Scan, operand: int, lead: int) -> int:
-    """Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin."""
-    size = scan.sizes[operand]
-    if scan.arrays.strides[operand][-1] != size and scan.length > 1:
-        return size
-    return math.gcd(scan.arrays.alignment(operand), scan.length * size, lead * size)
-
-
-def _lanes_of(arrays: Operands) -> int:
-    """Lanes that take a line together: a warp, where they read neighbours, of as many lines as a launch has warps."""
-    return LANES if arrays.is_along_memory and arrays.lines < MOST_LINES else 1
+    ``nbytes``: of that for a pack of each lane of a warp, for a warp, and besides. ``rest``: of the template arguments.
+    """
+    arrays, sizes, (of_packs, of_warp, of_block) = scan.arrays, scan.sizes, nbytes
+    is_aligned, is_whole = scan.lead is not None, scan.is_contiguous(len(sizes) - 1)
+    lead = scan.lead or (0 if is_aligned or not is_whole else arrays.phases[-1] // sizes[-1])
+    # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
+    units = [math.gcd(arrays.alignment(i), scan.length * size, lead * size) for i, size in enumerate(sizes)]
+    steps = [strides[-1] for strides in arrays.strides]
+    if scan.length > 1:
+        units = [unit if step == size else size for unit, step, size in zip(units, steps, sizes, strict=True)]
+    units[-1] = 0 if is_whole else units[-1]
+    for warps, run in shapes:
+        shared_bytes = warps * (run * of_packs + of_warp) + of_block
+        if shared_bytes <= scan.gpu.shared_bytes:
+            tiles = -(-(arrays.lines * scan.length + lead) // (warps * run * LANES * (PACK // scan.widest)))
+            published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
+            words, all_warps = scan.words(tiles, lead, steps=steps, units=units), warps + scan_task.WRITE_DELAY
+            cost = "" if is_aligned else "RowScan, strided"
+            return Launch((warps, run, *rest), tiles, all_warps, words, shared_bytes, published, cost=cost)
+    return None
 
 
 def _by_lines(scan: Scan, lanes: int) -> Plan:
@@ -196,16 +103,54 @@ def _by_lines(scan: Scan, lanes: int) -> Plan:
     if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
         splits = max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = min(WARP_BATCH, batch) if lanes > 1 else scan_small_lines.rows_per_batch(op, length, batch, HEAVY_BATCH)
+    batch = min(WARP_BATCH, batch) if lanes > 1 else rows_per_batch(op, length, batch, HEAVY_BATCH)
     blocks = -(-lines * splits * lanes // THREADS)
-    shape = (THREADS, batch, lanes)
-    launches = [Step(named("scan_lines", op.type, op.emits, *shape, splits > 1, scan.exclusive), blocks, THREADS)]
+    shape, types = (THREADS, batch, lanes), (op.type, op.emits)
+    launches = [Step(scan_task.named("scan_lines", *types, *shape, splits > 1, scan.exclusive), blocks, THREADS)]
     if splits > 1:
-        fold = Step(named("scan_fold_parts", op.type, *shape), blocks, THREADS)
-        parts = Step(named("scan_parts", op.type, THREADS), -(-lines * LANES // THREADS), THREADS)
+        fold = Step(scan_task.named("scan_fold_parts", op.type, *shape), blocks, THREADS)
+        parts = Step(scan_task.named("scan_parts", op.type, THREADS), -(-lines * LANES // THREADS), THREADS)
         launches = [fold, parts, *launches]
-    members = words(scan, tiles=splits, steps=scan.steps, step_index=scan.arrays.index_step, walk=scan.line_dims)
     scratch = lines * splits * op.state_bytes if splits > 1 else 0
     chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)
     cost = f"{launches[0].kernel.partition('<')[0]}, by warps" if lanes > 1 else ""
-    return Plan(tuple(launches), members, scratch, False, scan.starts, chain, cost)
+    return Plan(tuple(launches), scan.words(splits), scratch, False, scan.starts, chain, cost)
+
+
+KERNELS = (
+    Kernel("LaneLineScan", lane_lines, "scan_shares", along_memory=True, turns=True),
+    Kernel("SmallLineScan", small_lines, "scan_shares"),
+    Kernel("SubwarpLineScan", subwarp_lines, "scan_shares", along_memory=True, turns=True),
+    Kernel("ClusterColumnScan", cluster_columns, "scan_cluster_tiles", cluster=BLOCKS, turns=True),
+    Kernel("ContiguousColumnScan", contiguous_columns, "scan_tiles", turns=True),
+    Kernel("scan_serial_columns", serial_columns),
+    Kernel("StripScan", column_strips, "scan_tiles"),
+    Kernel("AnyAllScan", any_all, "scan_tiles", along_memory=True, turns=True, emits=False),
+    Kernel("scan_thread_columns", thread_columns, in_packs=False, tells_positions=True),
+    Kernel("RowScan", rows, "scan_tiles", along_memory=True, turns=True, tells_positions=True),
+)
+
+
+def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu, method: str = SINGLE_PASS) -> Plan:
+    """Cut a scan, as is predicted to take least time on this GPU.
+
+    ``method``: one of ``scan_task.METHODS``, or a kernel of those that take the scan (``scan_costs.kernel_of``).
+    """
+    plans = every(op, arrays, exclusive, reverse, gpu)
+    if method == SINGLE_PASS:
+        return scan_costs.least(plans, op, arrays, gpu)
+    known = {scan_task.BY_LINES: plans[-1]} | {scan_costs.kernel_of(plan): plan for plan in plans}
+    return known[scan_task.check_method(method, (SINGLE_PASS, *known))]
+
+
+def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
+    """The plans of all kernels that take a scan; the last one is by lines, by warps where those read neighbours."""
+    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
+    if len(op.itemsizes) <= 2:  # the single pass takes two operands
+        counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None
+        without = replace(scan, op=counted) if counted else scan
+        asked = [kernel for kernel in KERNELS if kernel.tells_positions or not without.op.indexed]
+        found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in asked]
+    by_warps = arrays.is_along_memory and arrays.lines < MOST_LINES
+    found += [_by_lines(scan, lanes) for lanes in ((1, LANES) if by_warps else (1,))]
+    return [plan for plan in found if plan]

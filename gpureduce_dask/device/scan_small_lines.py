@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .layout import Dim
-from .scan_task import ENTRY, LANES, PACK, Operands, Operator, Plan, Scan, Step, words
-from .task import div_words, flag, packed, walk_words
+from .scan_task import ENTRY, LANES, PACK, Launch, Operator, Scan
+from .task import div_words, packed, walk_words
 
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
@@ -32,47 +32,28 @@ COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that h
 BATCH = 64  # bytes that a thread loads at once
 HEAVY = ("Mean<", "Var<", "Std<")  # whose code is long
 HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
-WIDEST_OF_VECTORS = 2  # bytes of elements of which a load takes several
-MOST_OF_VECTOR = 8  # elements, at most
+WIDEST_OF_VECTORS, MOST_OF_VECTOR = 2, 8  # bytes of elements of which a load takes several, and how many at most
 
 
-def lane_lines(scan: Scan) -> Plan | None:
-    """For dense lines along the last axis; None where they are few, long or not aligned."""
-    op, length, arrays = scan.op, scan.length, scan.arrays
-    if not (arrays.is_along_memory and scan.lies_in_packs and all(map(scan.is_contiguous, range(len(scan.sizes))))):
-        return None
-    if any(arrays.phases):
-        return None
-    table = _table_bytes(op, 2 * length)
-    cuts = [_lane_cut(scan, pack, table) for pack in (n // scan.widest for n in PACKS) if pack]
-    if length % 2:  # element by element lanes are in different banks
-        cuts.append(_lane_cut(scan, 1, table))
-    warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
-    if warps < (ENOUGH_OF_WIDENED if (scan.sizes[0], op.out_bytes) == (1, 8) else ENOUGH):
-        return None
-    tiles = -(-arrays.lines // (LANES * each))
-    kind = f"LaneLineScan<{op.type}, {op.emits}, {warps}, {pack}, {flag(scan.exclusive)}, {flag(scan.reverse)}>"
-    members = words(scan, tiles=tiles, parts=each)
-    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, chain=each * length)
-
-
-def _of_shares(
-    scan: Scan, kind: str, tiles: int, warps: int, nbytes: int, members: bytes, chain: float, cost: str = ""
-) -> Plan:
-    """Warps that take shares by themselves, of lines that kernels walk in either direction."""
-    step = Step(f"scan_shares<{kind}>", min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
-    return Plan((step,), members, starts=(0,) * len(scan.sizes), chain=chain, cost=cost)
-
-
-def _lane_cut(scan: Scan, pack: int, table: int) -> tuple[int, int, int, int]:
-    """Warps, elements of a pack, lines of a lane, and bytes of shared memory for a warp's, beside those of a table."""
+def lane_lines(scan: Scan) -> Launch | None:
+    """For dense lines; None where they are few, long or not aligned."""
     length, sizes = scan.length, scan.sizes
-    each = pack // math.gcd(length, pack)
-    times = max(1, RUN // (each * length))
-    each *= times - (times % 2 == 0)
-    elements = LANES * each * length
-    nbytes = elements * (LANE_SHARES * sum(sizes[:-1]) + (0 if sizes[0] == sizes[-1] else sizes[-1]))
-    return _warps_of(scan, nbytes, table), pack, each, nbytes
+    if scan.lead != 0:
+        return None
+    table, cuts = _table_bytes(scan.op, 2 * length), []
+    element = LANE_SHARES * sum(sizes[:-1]) + (0 if sizes[0] == sizes[-1] else sizes[-1])  # bytes of shared memory
+    # Element by element lanes are in different banks where lines are odd.
+    for pack in [n // scan.widest for n in PACKS if n >= scan.widest] + [1] * (length % 2):
+        each = pack // math.gcd(length, pack)
+        times = max(1, RUN // (each * length))
+        each *= times - (times % 2 == 0)  # lines of a lane
+        nbytes = LANES * each * length * element
+        cuts.append((_warps_of(scan, nbytes, table), pack, each, nbytes))
+    warps, pack, each, nbytes = next((cut for cut in cuts if cut[0] >= PLENTY), max(cuts, key=lambda cut: cut[0]))
+    if warps < (ENOUGH_OF_WIDENED if (sizes[0], sizes[-1]) == (1, 8) else ENOUGH):
+        return None
+    tiles, arguments = -(-scan.arrays.lines // (LANES * each)), (warps, pack, scan.exclusive, scan.reverse)
+    return Launch(arguments, tiles, warps, scan.words(tiles, parts=each), warps * nbytes + table, chain=each * length)
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
@@ -82,78 +63,53 @@ def _table_bytes(op: Operator, numbers: int) -> int:
 
 
 def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
-    """Warps that take shares by themselves, of so many bytes of shared memory each, beside those of a table; 0 where
-    they would be too few."""
+    """Warps that take shares of so many bytes of shared memory each, beside those of a table; 0 where too few could."""
     most = MOST_OF_LARGE if scan.op.state_bytes > 16 else max(WARPS)
     return next((w for w in WARPS if w <= most and w * nbytes <= scan.gpu.shared_bytes - table), 0)
 
 
-def thread_columns(scan: Scan) -> Plan | None:
+def thread_columns(scan: Scan) -> Launch | None:
     """For lines that lie side by side, in planes; None where results do not."""
     op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
-    if not scan.line_dims or scan.columns.size < LANES or scan.columns.c != op.out_bytes:
+    if scan.columns.size < LANES or scan.columns.c != op.out_bytes:
         return None
-    columns, vector = scan.columns, _column_vector(scan)
+    columns = scan.columns
+    has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
+    states = (COLUMN_MOMENTS if has_table else COLUMN_STATES) // op.state_bytes
+    vector = 1  # neighbouring columns that one load takes, of narrow elements
+    if len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS:
+        vector = _power(min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, states))
+        while vector > 1 and not scan.takes_columns(vector):
+            vector //= 2
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
-    groups = max(1, min(COLUMN_BYTES // nbytes, _states_of_columns(op) // (vector * op.state_bytes)))
-    groups = 1 << (groups.bit_length() - 1)
+    groups = _power(min(COLUMN_BYTES // nbytes, states // vector))
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
     while vector > 1 and lines < groups * vector * processors * RESIDENT:  # fewer columns a thread
         groups, vector = (groups // 2, vector) if groups > 1 else (1, vector // 2)
     each = groups * vector
-    if lines < each * processors * RESIDENT or length > LONGEST_COLUMN:
+    warps = min(THREADS // LANES, 1 << (-(-columns.size // (LANES * each)) - 1).bit_length())
+    tiles = -(-columns.size // (LANES * warps * each))  # of a plane
+    blocks = tiles * (lines // columns.size)
+    if lines < each * processors * RESIDENT or length > LONGEST_COLUMN or blocks >= 1 << 31:
         return None
-    threads = min(THREADS, LANES << (-(-columns.size // (LANES * each)) - 1).bit_length())
-    blocks = -(-columns.size // (threads * each))  # of a plane
-    if lines // columns.size * blocks >= 1 << 31:
-        return None
-    rows = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS)
-    are_adjacent = scan.apart(columns) == scan.sizes
-    numbers = f"{threads}, {groups}, {vector}, {rows}, {flag(are_adjacent)}, {flag(scan.exclusive)}"
-    members = words(
-        scan,
-        tiles=blocks,
-        parts=columns.size,
-        steps=scan.steps,
-        units=scan.apart(columns),
-        step_index=scan.arrays.index_step,
-        walk=scan.planes,
-        by_lines=blocks,
-    )
-    table = threads // LANES * _table_of_counts(op, length)
-    name = f"scan_thread_columns<{op.type}, {op.emits}, {numbers}>"
-    step = Step(name, blocks * (lines // columns.size), threads, table)
-    return Plan((step,), members, starts=scan.starts, chain=length * each)
-
-
-def _table_of_counts(op: Operator, length: int) -> int:
-    """Bytes of shared memory for reciprocals of counts (kernels/scan/reciprocal_table.cuh)."""
-    return ENTRY * length if op.type.startswith(HEAVY) else 0
+    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.column_steps
+    words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
+    arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
+    table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals (kernels/scan/reciprocal_table.cuh)
+    return Launch(arguments, blocks, warps, words, warps * table, chain=length * each)
 
 
 def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(HEAVY):
         most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else most_of_heavy)
-    return 1 << min(max(1, most).bit_length() - 1, (length - 1).bit_length())
+    return min(_power(most), 1 << (length - 1).bit_length())
 
 
-def _states_of_columns(op: Operator) -> int:
-    has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
-    return COLUMN_MOMENTS if has_table and op.state_bytes <= COLUMN_MOMENTS // 4 else COLUMN_STATES
-
-
-def _column_vector(scan: Scan) -> int:
-    """Neighbouring columns that one load takes, of narrow elements."""
-    op = scan.op
-    if len(scan.sizes) > 2 or scan.sizes[0] > WIDEST_OF_VECTORS:
-        return 1
-    most = max(1, min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, _states_of_columns(op) // op.state_bytes))
-    vector = 1 << (most.bit_length() - 1)
-    while vector > 1 and not scan.takes_columns(vector):
-        vector //= 2
-    return vector
+def _power(most: int) -> int:
+    """The greatest power of two that is no more, or 1."""
+    return 1 << (max(1, most).bit_length() - 1)
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
@@ -163,77 +119,60 @@ STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 SUBWARPS = (32, 16, 8, 4, 2)  # lanes of one
 BUSY_LANES = 0.75  # of the lanes' runs that are elements, at least, where one sub-warp has that
 SHORTEST_SUBWARP_LINE, LONGEST_SUBWARP_LINE = 128, 8192  # bytes of a line
-LEAST_RUN = 64  # bytes of a lane's run, where a sub-warp of FEW would not do for packs of fewer than 16
-FEW_LANES = 8
+LEAST_RUN, FEW_LANES = 64, 8  # bytes of a lane's run, where so few lanes would not do for packs of fewer than 16
 
 
-def subwarp_lines(scan: Scan) -> Plan | None:
-    """For lines along the last axis; None where they are few, long, or their elements lie apart."""
+def subwarp_lines(scan: Scan) -> Launch | None:
+    """None where lines are few or long, or their elements lie apart."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
-    if not arrays.is_along_memory or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
+    is_apart = any(strides[-1] != size for size, strides in zip(sizes, arrays.strides, strict=True))
+    if is_apart or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
         return None
-    if not scan.lies_in_packs or any(s[-1] != n for n, s in zip(sizes, arrays.strides, strict=True)):
-        return None
-    pack = _pack(scan)
-    together = sizes[0] == sizes[-1] and _aligned_alike(arrays)
-    if together and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
+    # Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them.
+    aligned = (math.gcd(arrays.alignment(i), length * size) // size for i, size in enumerate(sizes))
+    pack = max(1, min(PACK // scan.widest, *aligned))
+    in_place = sizes[0] == sizes[-1] and _aligned_alike(scan, scan.line_dims)  # results take the place of elements
+    if in_place and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
         return None  # one line after another, in tiles, by packs
     lanes, run = _subwarp(length // pack, pack, sizes)
-    pitches = [_pitch(length * n, lanes * run * n) for n in sizes]
-    if together:  # results take the place of elements
-        pitches[-1] = 0
-    subwarps = LANES // lanes
-    nbytes = subwarps * (STAGED_SHARES * sum(pitches[:-1]) + pitches[-1])
-    table = _table_bytes(op, lanes * run)
+    subwarps, table = LANES // lanes, _table_bytes(op, lanes * run)
+    # Bytes from line to line in shared memory: room for any alignment, and sub-warps in different banks.
+    spans = ((-(-(length * n + 15) // 16) * 16, lanes * run * n // 16 * 16) for n in sizes)
+    *pitches, pitch_out = (span + (lanes_span - span) % 128 for span, lanes_span in spans)
+    pitch_out = 0 if in_place else pitch_out
+    nbytes = subwarps * (STAGED_SHARES * sum(pitches) + pitch_out)
     warps = _warps_of(scan, nbytes, table)
     if not warps:
         return None
     tiles = -(-arrays.lines // subwarps)
-    flags = f"{flag(scan.exclusive)}, {flag(scan.reverse)}"
-    kind = f"SubwarpLineScan<{op.type}, {op.emits}, {warps}, {pack}, {lanes}, {flags}>"
-    members = words(scan, tiles=tiles, parts=run, units=pitches, walk=scan.line_dims)
+    words = scan.words(tiles, parts=run, units=(*pitches, pitch_out))
+    arguments = (warps, pack, lanes, scan.exclusive, scan.reverse)
     cost = "SubwarpLineScan, single" if pack == 1 else ""
-    return _of_shares(scan, kind, tiles, warps, warps * nbytes + table, members, run, cost)
+    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=run, cost=cost)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
     """Lanes that share a line of so many packs, and the elements of each."""
-    runs = {n: _lane_run(-(-packs // n), pack, min(sizes)) for n in SUBWARPS}
+    # Runs with which neighbouring lanes are in different banks: of an odd number of packs, or of words.
+    runs = {n: -(-packs // n) for n in SUBWARPS}
+    runs = {n: run | 1 if pack * min(sizes) >= 2 else run + (4 - run) % 8 for n, run in runs.items()}
     few = FEW_LANES if pack * max(sizes) < 16 else 0
-    enough = [n for n, run in runs.items() if n == few or run * pack * max(sizes) >= LEAST_RUN] or [min(SUBWARPS)]
-    busy = {n: packs / (n * runs[n]) for n in enough if n >= few}  # the part of the lanes' runs that are elements
-    lanes = next((n for n in busy if busy[n] >= BUSY_LANES), max(busy, key=lambda n: (busy[n], n)))
+    busy = {n: packs / (n * run) for n, run in runs.items()}  # the part of the lanes' runs that are elements
+    enough = [n for n in SUBWARPS if n == few or (n > few and runs[n] * pack * max(sizes) >= LEAST_RUN)]
+    lanes = next((n for n in enough if busy[n] >= BUSY_LANES), max(enough, key=lambda n: (busy[n], n)))
     return lanes, runs[lanes] * pack
 
 
-def _lane_run(packs: int, pack: int, size: int) -> int:
-    """No fewer packs, with which neighbouring lanes are in different banks: an odd number of packs, or of words."""
-    nbytes = pack * size
-    return packs | 1 if nbytes >= 2 else packs + (4 - packs) % 8
-
-
-def _pack(scan: Scan) -> int:
-    """Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them."""
-    aligned = (math.gcd(scan.arrays.alignment(i), scan.length * size) // size for i, size in enumerate(scan.sizes))
-    return max(1, min(PACK // scan.widest, *aligned))
-
-
-def _aligned_alike(arrays: Operands) -> bool:
-    """True where every line has one alignment in the first operand and in the results."""
-    return arrays.phases[0] == arrays.phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in arrays.line_dims())
-
-
-def _pitch(nbytes: int, runs: int) -> int:
-    """Bytes from line to line in shared memory: room for any alignment, and sub-warps in different banks."""
-    least = -(-(nbytes + 15) // 16) * 16
-    return least + (runs // 16 * 16 - least) % 128
+def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
+    """True where the first operand and the results have one alignment wherever these dimensions lead."""
+    phases = scan.arrays.phases
+    return phases[0] == phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in dims)
 
 
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or contiguous columns: sums of float32
 # along the middle of (n, 7, 5) 0.98 and 0.46, (n, 12, 5) 0.96 and 0.54, (n, 100, 2) 0.89 and 0.61, (n, 20, 17) 0.95 and
 # 0.79, of float64 (n, 7, 5) 0.99 and 0.68; maxima of uint8 0.76 and 0.25.
-LONGEST_PLANE_LINE = 512  # bytes of a line
-LARGEST_PLANE = 8192  # bytes that a plane spans
+LONGEST_PLANE_LINE, LARGEST_PLANE = 512, 8192  # bytes of a line, and that a plane spans
 MOST_WASTE = 4  # times the bytes of elements and results, that is worth the copies
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
@@ -242,25 +181,29 @@ ENOUGH_PLANE_WARPS = 16
 MISALIGNED = 0.9  # shares that begin anywhere: a guess
 
 
-@dataclass(frozen=True)
-class PlaneLayout:
-    """The members of ``PlaneLayout`` (kernels/core/scan_task.cuh), of planes in one array."""
+class PlaneLayout(NamedTuple):
+    """How planes lie in one array: the members of ``PlaneLayout`` (kernels/core/scan_task.cuh), but for their share."""
 
     gap: int
     nbytes: int
     back: int
+    pitch: int
     step: int
     row: int
     column: int
-    phase: int  # bytes, at most, from a multiple of 16 to the lowest byte
+    in_place: bool = False  # no room of its own: results take the place of elements
 
-    @property
-    def pitch(self) -> int:
-        """0 where planes are copied as they lie: nearly one after another, and not in the same banks."""
-        if 0 < self.gap <= 2 * self.nbytes and self.gap % (2 * PACK):
-            return 0
-        least = -(-(self.nbytes + self.phase) // PACK) * PACK
-        return least + PACK if least % (2 * PACK) == 0 else least
+    @classmethod
+    def of(cls, scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
+        """In the operand or among results: the innermost of the outer axes goes from one plane to the next."""
+        size, step, gaps = scan.sizes[k], scan.steps[k], [scan.apart(dim)[k] for dim in outer]
+        row, column = (scan.apart(dim)[k] for dim in inner)
+        nbytes = size + (scan.length - 1) * abs(step) + (inner[0].size - 1) * row + (inner[1].size - 1) * column
+        phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]  # of the lowest byte, at most
+        # Planes that lie nearly one after another, and not in the same banks, are copied as they lie.
+        as_they_lie = 0 < gaps[-1] <= 2 * nbytes and gaps[-1] % (2 * PACK) != 0
+        pitch = 0 if as_they_lie else (-(-(nbytes + phase) // PACK) | 1) * PACK
+        return cls(gaps[-1], nbytes, scan.starts[k], pitch, step, row, column)
 
     def copied(self, count: int) -> int:
         """Bytes of so many planes that are copied."""
@@ -268,98 +211,57 @@ class PlaneLayout:
 
     def share(self, count: int) -> int:
         """Bytes of shared memory for as many."""
+        if self.in_place:
+            return 0
         return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
-    def words(self, share: int) -> list[int]:
-        """``share``: of shared memory, 0 where results take the place of elements."""
-        return [self.gap, self.nbytes, self.back, self.pitch, share, self.step, self.row, self.column]
 
-
-@dataclass(frozen=True)
-class Planes:
+class Planes(NamedTuple):
     """The innermost axes, the scanned one among them, and the others: runs of planes ``gap`` bytes apart."""
 
     runs: tuple[Dim, ...]
-    count: int  # of a run
+    of_run: int
     rows: int
     columns: int
     layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
-    aligned_alike: bool  # every plane has one address, modulo 16, in both
-
-    @property
-    def lines(self) -> int:
-        """Of a plane."""
-        return self.rows * self.columns
-
-    @property
-    def in_place(self) -> bool:
-        """True where results take the place of elements."""
-        return self.layouts[0] == self.layouts[1] and self.aligned_alike
 
 
-def small_lines(scan: Scan) -> Plan | None:
+def small_lines(scan: Scan) -> Launch | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
-    if len(sizes) != 2 or not scan.lies_in_packs or not scan.is_contiguous(1):
+    if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
-    if any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
+    goes_back = any(n > 1 and step < 0 for n, step in zip(arrays.shape, arrays.strides[0], strict=True))
+    if goes_back or any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
         return None
-    if any(n > 1 and step < 0 for strides in arrays.strides for n, step in zip(arrays.shape, strides, strict=True)):
+    table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals
+    found = max((_shares(scan, planes, table) for planes in _planes(scan)), key=lambda each: each[0], default=None)
+    if found is None or found[0] * MOST_WASTE < 1:
         return None
-    if length * scan.widest > LONGEST_PLANE_LINE:
-        return None
-    table = _table_of_counts(op, length)
-    found = [_shares(scan, planes, table) for planes in _planes(scan)]
-    use, waste, count, warps, planes = max(found, key=lambda each: each[0], default=(0.0, 1.0, 0, 0, None))
-    if planes is None or use * MOST_WASTE < 1:
-        return None
-    shares = [layout.share(count) for layout in planes.layouts]
-    if planes.in_place:
-        shares[1] = 0
-    of_run = -(-planes.count // count)
+    _, waste, count, warps, planes = found
+    shares, of_run = [layout.share(count) for layout in planes.layouts], -(-planes.of_run // count)
     tiles = of_run * math.prod(dim.size for dim in planes.runs)
-    name = f"scan_shares<SmallLineScan<{op.type}, {op.emits}, {warps}, {flag(scan.exclusive)}>>"
+    layouts = [n for it, share in zip(planes.layouts, shares, strict=True) for n in (*it[:4], share, *it[4:7])]
+    words = packed(tiles, length, planes.of_run, count, planes.rows, planes.columns, *layouts)
+    words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(planes.runs))
     nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
-    step = Step(name, min(-(-tiles // warps), scan.gpu.processors), LANES * warps, nbytes)
-    layouts = [word for each, share in zip(planes.layouts, shares, strict=True) for word in each.words(share)]
-    members = (
-        packed(tiles, length, planes.count, count, planes.rows, planes.columns, *layouts)
-        + struct.pack("2d", *op.option)
-        + packed(*div_words(of_run), *walk_words(planes.runs))
-    )
-    return Plan((step,), members, starts=scan.starts, waste=waste)
+    return Launch((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
 
 
 def _planes(scan: Scan) -> Iterator[Planes]:
     """The ways to take inner axes as planes, whose other axes are two at most."""
-    arrays, phases = scan.arrays, scan.arrays.phases
+    arrays = scan.arrays
     ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
     if scan.length == 1:  # the axis may lie anywhere
         ahead, behind = scan.line_dims, ()
-    for begin in range(len(ahead), 0, -1):
+    for begin in range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1):
         outer, inner = ahead[:begin], (*ahead[begin:], *behind)
-        if len(inner) > 2:
-            continue
-        one, other = (_plane_layout(scan, k, outer, inner) for k in range(2))
+        rows, columns = inner = (*[Dim(1, 0)] * (2 - len(inner)), *inner)
+        one, other = (PlaneLayout.of(scan, k, outer, inner) for k in range(2))
         if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
-            rows, columns = _rows_and_columns(inner)
-            alike = phases[0] == phases[1] and all((dim.a - dim.c) % PACK == 0 for dim in outer)
-            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other), alike)
-
-
-def _rows_and_columns(inner: Sequence[Dim]) -> Sequence[Dim]:
-    """Two axes, of one element where there are fewer."""
-    return [*([Dim(1, 0)] * (2 - len(inner))), *inner]
-
-
-def _plane_layout(scan: Scan, k: int, outer: Sequence[Dim], inner: Sequence[Dim]) -> PlaneLayout:
-    """How planes lie in the operand or among results: the innermost of the outer axes goes from one to the next."""
-    size, gaps = scan.sizes[k], [scan.apart(dim)[k] for dim in outer]
-    span = (scan.length - 1) * abs(scan.steps[k]) + sum((dim.size - 1) * scan.apart(dim)[k] for dim in inner)
-    row, column = (scan.apart(dim)[k] for dim in _rows_and_columns(inner))
-    phase = PACK - size if any(n % PACK for n in gaps) else scan.arrays.phases[k]
-    return PlaneLayout(gaps[-1], span + size, scan.starts[k], scan.steps[k], row, column, phase)
+            other = other._replace(in_place=one == other and _aligned_alike(scan, outer))
+            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other))
 
 
 def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
@@ -367,21 +269,22 @@ def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, 
     takes the time of for each of elements and results, the number, and warps."""
     sizes, widest = scan.sizes, scan.widest
     least = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW
-    elements = planes.lines * scan.length
+    lines = planes.rows * planes.columns
+    elements = lines * scan.length
     unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
     best, cut = 0.0, (1.0, 0, 0)
-    most = min(planes.count, unit + max(LANES, -(-least // (elements * widest))))
+    most = min(planes.of_run, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
         one, other = (layout.share(count) for layout in planes.layouts)
-        warps = _warps_of(scan, STAGED_SHARES * one + (0 if planes.in_place else other), table)
+        warps = _warps_of(scan, STAGED_SHARES * one + other, table)
         if not warps:
             break
-        lines, useful = count * planes.lines, count * elements * sum(sizes)
-        memory = useful / (planes.layouts[0].copied(count) + count * elements * sizes[1])
+        memory = count * elements * sum(sizes) / (planes.layouts[0].copied(count) + count * elements * sizes[1])
         memory *= min(1, count * elements * widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
-        use = memory * busy * lines / (-(-lines // LANES) * LANES) * planes.count / (-(-planes.count // count) * count)
+        lanes = -(-count * lines // LANES) * LANES
+        use = memory * busy * (count * lines) / lanes * planes.of_run / (-(-planes.of_run // count) * count)
         if use > best * 1.02:
             best, cut = use, (1 / (memory * math.sqrt(busy)), count, warps)
     return (best, *cut, planes)

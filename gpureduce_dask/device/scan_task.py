@@ -6,18 +6,18 @@ import math
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from ..errors import ArgumentError, message
 from . import scan_cost_tables
-from .layout import Dim
+from .layout import Dim, merged
 from .scan_cost_tables import Costs
 from .task import div_words, flag, packed, walk_words
 
-SINGLE_PASS = "look-back"
-METHODS = (SINGLE_PASS, "reduce-then-scan")
+SINGLE_PASS, BY_LINES = METHODS = "look-back", "reduce-then-scan"
 
 LANES, PACK = 32, 16  # of a warp; bytes that are copied together
 TICKET = 16  # bytes of scratch
@@ -27,7 +27,9 @@ ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciproca
 SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
 ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
+Each = Sequence[int]  # of each array
 _PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
+_SUM = re.compile(r"Sum<.*(f64|Twofold)>")
 # Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
 _COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
 
@@ -46,8 +48,7 @@ class Operator:
     indexed: bool = False  # states have positions
 
     def with_counts(self) -> Operator | None:
-        """The same with states that count their elements, for kernels that tell no positions; None where there are none
-        such (kernels/scan/scan_state.cuh)."""
+        """The same with states that count their elements (kernels/scan/scan_state.cuh); None where there are none."""
         found = _PLACED.fullmatch(self.type)
         if found is None or not self.emits.startswith("Final<"):
             return None
@@ -59,8 +60,23 @@ class Operator:
     def running_bytes(self) -> int:
         """A state and whether a line began, as a CUDA struct."""
         words = -(-self.state_bytes // 4) * 4 + 4
-        align = max(4, self.state_alignment)
-        return -(-words // align) * align
+        return -(-words // self.state_alignment) * self.state_alignment
+
+    @property
+    def adds_in(self) -> str:
+        """Of sums of floats what they are added in: f64, or Twofold, a pair of it; nothing of other operators."""
+        found = _SUM.fullmatch(self.type)
+        return found[1] if found else ""
+
+    def published_bytes(self, joined: bool = False) -> int:
+        """Of a column's state as tiles publish it; ``joined``: of lines one after another, with whether one began."""
+        if joined:
+            return 16 * -(-self.running_bytes // 8)
+        if found := _COMPACT.fullmatch(self.type):
+            return 8 if found[1] else 16
+        if self.adds_in:
+            return self.state_bytes
+        return 8 if self.state_bytes <= 4 else 16 * -(-self.state_bytes // 8)
 
 
 @dataclass(frozen=True)
@@ -82,32 +98,16 @@ class Operands:
     def lines(self) -> int:
         return math.prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
 
-    def span(self, operand: int, itemsize: int) -> tuple[int, int]:
-        """Bytes that an operand owns, relative to its first element."""
-        ends = [(n - 1) * s for n, s in zip(self.shape, self.strides[operand], strict=True)]
-        return sum(min(0, end) for end in ends), sum(max(0, end) for end in ends) + itemsize
-
     def alignment(self, operand: int) -> int:
         """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
         dims = zip(self.shape, self.strides[operand], strict=True)
         others = (stride for i, (n, stride) in enumerate(dims) if n > 1 and i != self.axis)
         return math.gcd(PACK, self.phases[operand], *others)
 
-    def line_dims(self) -> tuple[Dim, ...]:
-        """Where lines begin."""
-        return self.dims(i for i in range(len(self.shape)) if i != self.axis)
-
     def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
         """Some axes, those that continue each other merged."""
-        merged: list[tuple[int, tuple[int, ...]]] = []
-        for i in axes:
-            count, steps = self.shape[i], tuple(s[i] for s in self.strides)
-            if count == 1:
-                continue
-            if merged and merged[-1][1] == tuple(count * s for s in steps):
-                count *= merged.pop()[0]
-            merged.append((count, steps))
-        return tuple(Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1], s[2:-1]) for n, s in merged)
+        found = ((self.shape[i], tuple(s[i] for s in self.strides)) for i in axes if self.shape[i] != 1)
+        return merged([Dim(n, s[0], s[1] if len(s) > 2 else 0, s[-1], s[2:-1]) for n, s in found], True)
 
 
 @dataclass(frozen=True)
@@ -121,9 +121,9 @@ class Gpu:
     costs: Costs = field(default_factory=lambda: scan_cost_tables.shipped().costs, repr=False)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Scan:
-    """What is to be planned: an operator over arrays, which way, and on which GPU."""
+    """What is to be planned: an operator over arrays, which way, and on which GPU. Nothing is changed later."""
 
     op: Operator
     arrays: Operands
@@ -131,88 +131,81 @@ class Scan:
     reverse: bool
     gpu: Gpu
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Bytes of an element of each operand, and of a result."""
-        return (*self.op.itemsizes, self.op.out_bytes)
-
-    @cached_property
-    def widest(self) -> int:
-        return max(self.sizes)
-
-    @property
-    def lies_in_packs(self) -> bool:
-        """True where a pack is a whole number of elements of each array."""
-        return not any(n > PACK or n & (n - 1) for n in self.sizes)
-
-    def lead_at(self, phases: Sequence[int]) -> int | None:
-        """Elements that lack before addresses, modulo 16, of each array, so that packs are aligned there; None where no
-        number suits all arrays."""
-        pairs = list(zip(self.sizes, phases, strict=True))
-        return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
-
-    @property
-    def length(self) -> int:
-        """Elements of a line."""
-        return self.arrays.shape[self.arrays.axis]
-
-    @cached_property
-    def steps(self) -> tuple[int, ...]:
-        """Bytes of each array from one element of a line to the next that is scanned."""
-        sign = -1 if self.reverse else 1
-        return tuple(sign * strides[self.arrays.axis] for strides in self.arrays.strides)
-
-    @cached_property
-    def starts(self) -> tuple[int, ...]:
-        """Bytes of each array from a line's first element to the first that is scanned."""
-        return tuple((1 - self.length) * step if self.reverse else 0 for step in self.steps)
-
-    @cached_property
-    def line_dims(self) -> tuple[Dim, ...]:
-        """Where lines begin."""
-        return self.arrays.line_dims()
+    def __post_init__(self) -> None:
+        axis, sign = self.arrays.axis, -1 if self.reverse else 1
+        self.length = self.arrays.shape[axis]  # elements of a line
+        # Of each operand, and of results: bytes of an element, from one of a line to the next that is scanned, and from
+        # a line's first to the first that is scanned.
+        self.sizes = (*self.op.itemsizes, self.op.out_bytes)
+        self.steps = tuple(sign * strides[axis] for strides in self.arrays.strides)
+        self.starts = tuple((1 - self.length) * step if self.reverse else 0 for step in self.steps)
+        self.widest = max(self.sizes)
+        # Where lines begin: columns are those nearest to each other in memory, planes where columns begin.
+        self.line_dims = self.arrays.dims(i for i in range(len(self.arrays.shape)) if i != axis)
+        self.columns, self.planes = (self.line_dims or (Dim(1, 0),))[-1], self.line_dims[:-1]
+        self.plane_count = math.prod(dim.size for dim in self.planes)
+        self.column_steps = self.apart(self.columns)
+        self.lies_in_packs = not any(n > PACK or n & (n - 1) for n in self.sizes)  # a pack is whole elements of each
 
     def is_contiguous(self, operand: int) -> bool:
         """True where an array's lines lie one after another."""
-        step = self.sizes[operand]
-        for n, stride in zip(reversed(self.arrays.shape), reversed(self.arrays.strides[operand]), strict=True):
-            if n > 1 and stride != step:
-                return False
-            step *= n
-        return True
+        size, shape = self.sizes[operand], self.arrays.shape
+        axes = enumerate(zip(shape, self.arrays.strides[operand], strict=True))
+        return all(n == 1 or stride == size * math.prod(shape[i + 1 :]) for i, (n, stride) in axes)
 
-    @property
-    def columns(self) -> Dim:
-        """Lines nearest to each other in memory, which may lie side by side."""
-        return self.line_dims[-1]
-
-    @property
-    def planes(self) -> tuple[Dim, ...]:
-        """Where such columns begin."""
-        return self.line_dims[:-1]
+    def lead_at(self, phases: Sequence[int]) -> int | None:
+        """Elements that lack before places, modulo 16, so that packs are aligned; None where no number suits all."""
+        pairs = list(zip(self.sizes, phases, strict=True))
+        return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
 
     @cached_property
-    def plane_count(self) -> int:
-        return math.prod(dim.size for dim in self.planes)
+    def lead(self) -> int | None:
+        """Elements that lack before the first one; None also where lines do not lie one after another in all arrays."""
+        is_dense = all(map(self.is_contiguous, range(len(self.sizes))))
+        return self.lead_at(self.arrays.phases) if is_dense else None
 
     def apart(self, dim: Dim) -> tuple[int, ...]:
         """Bytes of each array from one line or plane to the next."""
         return (dim.a, dim.c) if len(self.sizes) == 2 else (dim.a, dim.b, dim.c)
-
-    def row_places(self, operand: int) -> list[int]:
-        """Where a row of columns begins: the first one's address modulo 16, and bytes from there to others."""
-        return [self.arrays.phases[operand], *self.row_steps(operand)]
 
     def row_steps(self, operand: int) -> list[int]:
         """Bytes from one row of columns to the next, and from one plane to the next."""
         return [self.steps[operand], *(self.apart(dim)[operand] for dim in self.planes)]
 
     def takes_columns(self, count: int) -> bool:
-        """True where so many columns can be taken at once: in each array they lie side by side, in rows that are
-        aligned to so many."""
-        if self.columns.size % count or self.apart(self.columns) != self.sizes:
+        """True where so many columns can be taken at once: neighbours in each array, in rows aligned to so many."""
+        if self.columns.size % count or self.column_steps != self.sizes:
             return False
-        return all(n % (count * size) == 0 for i, size in enumerate(self.sizes) for n in self.row_places(i))
+        rows = ((size, (self.arrays.phases[i], *self.row_steps(i))) for i, size in enumerate(self.sizes))
+        return all(place % (count * size) == 0 for size, places in rows for place in places)
+
+    def words(
+        self, tiles: int, lead: int = 0, parts: int = 0, steps: Each = (), units: Each = (0, 0), in_planes: bool = False
+    ) -> bytes:
+        """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh).
+
+        ``steps``, ``units``: of each array, of which those of two operands and of results are told, and the third's
+        step, that of flags; ``self.steps`` if not said. ``in_planes``: planes are walked, of so many tiles, not lines.
+        """
+        lines, length, steps = self.arrays.lines, self.length, steps or self.steps
+        flag_step = steps[2] if len(steps) > 3 else 0
+        numbers = [lines * length + lead, lead, lines, length, tiles, parts, flag_step, self.arrays.index_step]
+        for first, *others, last in (steps, units):
+            numbers += [first, others[0] if others else 0, last]
+        bits = (length - 1).bit_length()
+        short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
+        count, walk = (tiles, self.planes) if in_planes else (lines, self.line_dims)
+        flags = [Dim(dim.size, dim.more[0]) for dim in self.line_dims if dim.more]  # of a third operand
+        rest = (*div_words(length), *div_words(count), *walk_words(walk), *walk_words(flags))
+        return packed(*numbers, *short) + struct.pack("2d", *self.op.option) + packed(*rest)
+
+    def strip_words(self, numbers: Sequence[int], layouts: Sequence[int] = ()) -> bytes:
+        """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh): ``numbers`` are those from
+        ``strips`` to ``step_out``, ``layouts`` those of ``RowLayout``, where rows have some."""
+        strips, width, _, chains, *_ = numbers
+        divs = [word for n in (chains, strips, width, self.length) for word in div_words(n)]
+        rest = (*divs, *layouts, *[0] * (ROW_LAYOUTS - len(layouts)), *walk_words(self.planes))
+        return packed(self.length, self.columns.size, *numbers) + struct.pack("2d", *self.op.option) + packed(*rest)
 
 
 @dataclass(frozen=True)
@@ -258,39 +251,58 @@ def named(kernel: str, *arguments: str | int) -> str:
     return f"{kernel}<{', '.join(flag(x) if isinstance(x, bool) else str(x) for x in arguments)}>"
 
 
-def in_tiles(scan: Scan, kernel: str, blocks: int, warps: int, nbytes: int, published: int, members: bytes) -> Plan:
-    """One launch of blocks that take tiles one after another and walk lines in either direction. ``nbytes``: of shared
-    memory. ``published``: bytes of what tiles publish."""
-    step = Step(kernel, blocks, LANES * warps, nbytes)
-    return Plan((step,), members, published + TICKET, True, (0,) * len(scan.sizes))
+class Launch(NamedTuple):
+    """How a kernel takes a scan."""
+
+    arguments: tuple[int, ...]  # of its template, behind types
+    tiles: int  # or shares, or blocks
+    warps: int  # of a block
+    words: bytes  # of a ``Scan`` behind its pointers
+    shared_bytes: int = 0
+    published: int = 0  # bytes, by all tiles
+    chain: float = 0.0  # these three as a plan has them
+    waste: float = 1.0
+    cost: str = ""
 
 
-def most_in_a_bank(words: Iterable[int], together: int = 1) -> int:
-    """Accesses to shared memory that a warp's lanes need for these words: of one bank the most, where banks have so
-    many neighbouring words each."""
-    return max(Counter(word // together % (LANES // together) for word in {*words}).values())
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel, or what is done with the tiles or shares that a kernel takes one after another, and what plans it."""
+
+    name: str
+    launch: Callable[[Scan], Launch | None]  # None where it does not take a scan, or others are known to be faster
+    taker: str = ""  # of tiles or shares
+    in_packs: bool = True  # takes arrays only where a pack is whole elements
+    along_memory: bool = False  # takes lines only along memory
+    tells_positions: bool = False  # takes states that have them
+    turns: bool = False  # walks lines in either direction; else from the element on that is scanned first
+    cluster: int = 1  # blocks of one
+    emits: bool = True  # has the operator's ``emits`` as an argument
+
+    def plan(self, scan: Scan) -> Plan | None:
+        """The plan of a scan, where the kernel takes it."""
+        is_taken = (scan.lies_in_packs or not self.in_packs) and (scan.arrays.is_along_memory or not self.along_memory)
+        found = self.launch(scan) if is_taken else None
+        if found is None:
+            return None
+        kernel = named(self.name, scan.op.type, *[scan.op.emits] * self.emits, *found.arguments)
+        blocks, in_tiles = found.tiles, "tiles" in self.taker
+        if self.taker:
+            kernel = f"{self.taker}<{kernel}>"
+            rounds = blocks if in_tiles else -(-blocks // found.warps)  # a share is a warp's
+            blocks = min(rounds, scan.gpu.processors // self.cluster * self.cluster)
+        step = Step(kernel, blocks, LANES * found.warps, found.shared_bytes)
+        scratch = found.published + TICKET if in_tiles else 0
+        starts = (0,) * len(scan.sizes) if self.turns else scan.starts
+        return Plan((step,), found.words, scratch, in_tiles, starts, found.chain, found.cost, waste=found.waste)
 
 
-def adds_floats(op: Operator) -> bool:
-    """True of sums of floats in one binary64."""
-    return op.type.startswith("Sum<") and op.type.endswith("f64>")
-
-
-def adds_pairs(op: Operator) -> bool:
-    """True of sums of float64, whose states are pairs."""
-    return op.type.startswith("Sum<") and op.type.endswith("Twofold>")
-
-
-def published_bytes(op: Operator, joined: bool = False) -> int:
-    """Of a column's state as tiles publish it (kernels/scan/chained_look_back.cuh); ``joined``: of lines one after
-    another, with whether one began."""
-    if joined:
-        return 16 * -(-op.running_bytes // 8)
-    if found := _COMPACT.fullmatch(op.type):
-        return 8 if found[1] else 16
-    if adds_floats(op) or adds_pairs(op):
-        return op.state_bytes
-    return 8 if op.state_bytes <= 4 else 16 * -(-op.state_bytes // 8)
+def most_in_a_bank(lanes: Iterable[int], width: int, apart: int, size: int, together: int = 1) -> int:
+    """Accesses to shared memory that lanes need for an element each: of one bank the most, where banks have so many
+    neighbouring words each. Rows of ``width`` lanes are ``apart`` elements from each other, in words of their own."""
+    places = (divmod(lane, width) for lane in lanes)
+    words = {row * LANES**3 + (row * apart + column) * size // 4 for row, column in places}
+    return max(Counter(word // together % (LANES // together) for word in words).values())
 
 
 def radix_of(published: int, shares_lanes: bool = False) -> int:
@@ -302,42 +314,3 @@ def radix_of(published: int, shares_lanes: bool = False) -> int:
 def chain_tile_states(links: int, radix: int) -> int:
     """Published states of a chain of so many tiles, for each of its columns: from one chain to the next."""
     return links + (links // radix**2 + 1) * (radix + 1)
-
-
-def words(
-    scan: Scan,
-    *,
-    tiles: int,
-    lead: int = 0,
-    parts: int = 0,
-    step_index: int = 0,
-    steps: Sequence[int] = (0, 0),
-    units: Sequence[int] = (0, 0),
-    walk: Sequence[Dim] = (),
-    by_lines: int = 0,
-) -> bytes:
-    """The members of ``Scan`` behind its pointers (kernels/core/scan_task.cuh). ``steps``, ``units``: of each array, of
-    which those of two operands and of results are told, and the third's step, that of flags. ``by_lines``: what is
-    divided by, if not the lines."""
-    lines, length = scan.arrays.lines, scan.length
-    numbers = [lines * length + lead, lead, lines, length, tiles, parts, steps[2] if len(steps) > 3 else 0, step_index]
-    for first, *others, last in (steps, units):
-        numbers += [first, others[0] if others else 0, last]
-    bits = (length - 1).bit_length()
-    short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
-    divs = div_words(length) + div_words(by_lines or lines)
-    flags = [Dim(dim.size, dim.more[0]) for dim in scan.line_dims if dim.more]  # of a third operand
-    return (
-        packed(*numbers, *short)
-        + struct.pack("2d", *scan.op.option)
-        + packed(*divs, *walk_words(walk), *walk_words(flags))
-    )
-
-
-def strip_words(scan: Scan, numbers: Sequence[int], layouts: Sequence[int] = ()) -> bytes:
-    """The members of ``Strips`` behind its pointers (kernels/core/scan_task.cuh): ``numbers`` are those from ``strips``
-    to ``step_out``, ``layouts`` those of ``RowLayout``, where rows have some."""
-    strips, width, _, chains, *_ = numbers
-    divs = [word for n in (chains, strips, width, scan.length) for word in div_words(n)]
-    rest = (*divs, *layouts, *[0] * (ROW_LAYOUTS - len(layouts)), *walk_words(scan.planes))
-    return packed(scan.length, scan.columns.size, *numbers) + struct.pack("2d", *scan.op.option) + packed(*rest)
