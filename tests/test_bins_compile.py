@@ -74,7 +74,7 @@ def kernels():
     for i, (name, dtype) in enumerate(OPS):
         bound = binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells
         op, label = device_operator.cuda_operator(bound), ("i32", "i64", "u8", "i16")[i % 4]
-        vector = plans.vector_of([np.dtype(dtype).itemsize], int(label[1:]) // 8, [0], 1, 2**28)
+        vector = plans.vector_of([np.dtype(dtype).itemsize], int(label[1:]) // 8, [0, 0], 1, 2**28)
         some = rows(10, bound.indexed, label, vector)
         yield from (plans.private(op, some).kernel, plans.tiles(op, some, 0).kernel)
         length, groups = ((9001, 1000), (9000, 300), (2000, 40), (200_000 // np.dtype(dtype).itemsize, 100))[i % 4]
@@ -326,7 +326,11 @@ def test_limbs_of_a_block_hold_as_many_elements_as_it_has(dtype):
 def test_loads_are_wide_where_rows_are_aligned():
     assert plans.vector_of([4], 4, [0, 16], 1, 1001) == 4
     assert plans.vector_of([4], 4, [0, 16], 2, 1001) == 1
+    assert plans.vector_of([4], 4, [0, 16], 2, 1002) == 2
     assert plans.vector_of([4], 4, [4, 16], 1, 1000) == 1
+    assert plans.vector_of([2], 4, [4, 8], 1, 1000) == 2
+    assert plans.vector_of([2], 4, [4, 0], 2, 1001) == 1
+    assert plans.vector_of([4, 2], 4, [0, 8, 0], 3, 1000) == 4
     assert plans.vector_of([1], 8, [0, 0], 1, 1000) == 4
 
 

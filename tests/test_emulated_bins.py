@@ -247,6 +247,9 @@ def emulator() -> Emulator:
         with machine(found):
             for case in LAID:
                 laid(*case)
+        for limits, case in itertools.product(METHODS.values(), HALF_ALIGNED):
+            with machine(found, **limits):
+                half_aligned(*case)
         for op, own in itertools.product(CUT, (True, False)):
             with machine(found):
                 in_parts(op, own)
@@ -325,6 +328,26 @@ def in_stages() -> Any:
     """Rows that later stages fold keep their groups apart."""
     bound, x, labels = labelled("first", "f4", (4, 30), (0, 1), 3, True)
     return device_groups.reduce_many([((put(x),), put(labels))], bound, (1,), None), bound, x, labels
+
+
+HALF_ALIGNED = [
+    (op, dtype, length) for op, dtype in (("var", "f4"), ("max", "f2"), ("argmax", "i1")) for length in (62, 300)
+]
+
+
+def half_aligned(op: str, dtype: str, length: int) -> Any:
+    """Rows that begin at some vectors of two elements, or of four, and not at those of 16 bytes."""
+    bound, x, labels = labelled(op, dtype, (3, length), (1,), 5, True)
+    x = finite(x)
+    return device_groups.reduce_many([((put(x),), put(labels))], bound, (1,), None), bound, x, labels, (1,)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("case", HALF_ALIGNED, ids=str)
+def test_loads_of_some_elements(emulator, method, case):
+    emulator.schedule = "random"
+    with machine(emulator, **METHODS[method]):
+        same(*half_aligned(*case))
 
 
 LENGTHS = {"alike": (20,) * 5, "unlike": (37, 5, 5, 20)}  # of chunks, which one launch takes where they are alike

@@ -132,6 +132,10 @@ class Rows:
     def indexed(self) -> str:
         return flag(bool(self.steps))
 
+    @property
+    def label_bytes(self) -> int:
+        return int(self.label[1:]) // 8 if self.label[1:].isdigit() else 1
+
     def work(self, **more: Any) -> Work:
         given: dict[str, Any] = {"rows": self.rows, "length": self.length, "cells": self.groups, "tiles": self.inner}
         return Work(**{**given, "run": self.steps, "tail": int(self.strict), "batch": 2, **more})
@@ -627,7 +631,8 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
     """What finds where elements go in shared memory, and what folds them there."""
     tile, rank, element = row_tile(op, rows, gpu(device).shared_bytes), rank_type(rows), _in_bytes(op)
     assert tile is not None
-    unaligned = rows.vector == 1 and len(op.itemsizes) == 1 and element < 16
+    is_wide = rows.vector == _widest(element, rows.label_bytes)
+    unaligned = not is_wide and len(op.itemsizes) == 1
     vector = min(16 // element if unaligned else rows.vector, 8)
     # threads of the largest blocks have 64 registers
     room = ROW_LOADS if tile.threads < WINDOW_THREADS else ROW_LOADS // 2
@@ -642,13 +647,22 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
 
 
 def vector_of(itemsizes: Sequence[int], label_bytes: int, addresses: Sequence[int], rows: int, length: int) -> int:
-    """How many elements one load may take: of 16 bytes, where every row and the labels begin at a multiple of that."""
-    widest = max(itemsizes)
-    vector = max(1, min(16 // widest, 32 // label_bytes))
-    sizes = [*itemsizes, label_bytes]
-    starts = all(a % 16 == 0 for a in addresses)
-    steps = rows == 1 or all(length * size % 16 == 0 for size in sizes)
-    return vector if starts and steps else 1
+    """How many elements one load may take: 16 bytes of them, or as many as every row and the labels begin at a multiple
+    of. ``addresses``: of the operands, and of labels."""
+    vector, sizes = _widest(max(itemsizes), label_bytes), (*itemsizes, label_bytes)
+
+    def are_aligned() -> bool:
+        starts = all(a % min(16, vector * size) == 0 for a, size in zip(addresses, sizes, strict=True))
+        return starts and (rows == 1 or length % vector == 0)
+
+    while vector > 1 and not are_aligned():
+        vector //= 2
+    return vector
+
+
+def _widest(itemsize: int, label_bytes: int) -> int:
+    """Elements of a load, at most: 16 bytes, and 32 of labels."""
+    return max(1, min(16 // itemsize, 32 // label_bytes))
 
 
 def label_type(dtype: Any) -> str | None:
