@@ -13,9 +13,9 @@ from typing import Any
 
 from ..errors import ArgumentError, message
 from ..graph import options
-from ..graph.chunk_functions import reduction_functions
 from ..graph.options import TAKERS, reduce
 from ..graph.reduce import apply_many
+from ..integrations.chunk_functions import reduction_functions
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public, reduced

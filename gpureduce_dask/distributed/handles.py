@@ -10,11 +10,10 @@ import math
 import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate, count, product
 from operator import getitem
 from typing import Any
 
@@ -165,23 +164,15 @@ class HandleSet:
         return {worker: share.keys[0] for worker, share in self.shares.items()}
 
     @cached_property
-    def places(self) -> dict[Coords, str]:
-        """The worker of each chunk."""
-        return dict(zip(product(*map(range, self.numblocks)), self.homes, strict=True))
+    def holders(self) -> Holders:
+        """The one worker of each chunk, as the scheduler would say it."""
+        return by_coords(self.numblocks, [(worker,) for worker in self.homes])
 
     @cached_property
     def numbers(self) -> dict[Coords, int]:
         """The number of each chunk in its worker's handle."""
-        counts: Counter[str] = Counter()
-        found = {}
-        for coords, worker in self.places.items():
-            found[coords] = counts[worker]
-            counts[worker] += 1
-        return found
-
-    def holders(self) -> dict[Coords, tuple[str, ...]]:
-        """The one worker of each chunk, as the scheduler would say it."""
-        return {coords: (worker,) for coords, worker in self.places.items()}
+        counts = {worker: count() for worker in self.shares}
+        return {coords: next(counts[worker]) for coords, (worker,) in self.holders.items()}
 
     @property
     def to_make(self) -> int:
@@ -293,7 +284,7 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
             continue
         handle_set = find_handles(layer, first.client)
         if handle_set is not None:
-            homes, known = list(handle_set.holders().values()), workers.of_client(first.client)
+            homes, known = list(handle_set.holders.values()), workers.of_client(first.client)
         else:
             known, found, _ = workers.survey(first.client, [(name, numblocks, mapping)])
             homes = [*found[0]] if found else []

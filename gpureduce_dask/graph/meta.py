@@ -27,44 +27,7 @@ class DeviceMeta(np.ndarray[Any, DType]):
 
 
 def device_meta(ndim: int, dtype: Any) -> DeviceMeta:
-    """Return the meta of an array of CuPy chunks, without CuPy or a GPU.
-
-    A client or a scheduler without a GPU can build the graphs of arrays whose chunks will be CuPy arrays on workers:
-    ``x.map_blocks(cupy_function, meta=gr.device_meta(2, "float32"))``. Their reductions give CuPy chunks.
-
-    Parameters
-    ----------
-    ndim : int
-        The number of dimensions of the array.
-    dtype : dtype
-        Its dtype.
-
-    Returns
-    -------
-    numpy.ndarray
-        An empty array of that many dimensions, of a class of its own that stands for CuPy.
-
-    Raises
-    ------
-    TypeError
-        `dtype` is none that NumPy knows, or `ndim` is not an integer.
-
-    See Also
-    --------
-    reduction : Reduce an array by any operator; the chunks of the result are of the array's kind.
-
-    Notes
-    -----
-    dask asks the meta of an array what its chunks are. This one is a NumPy array of a subclass: slices of it and
-    NumPy's functions of elements keep the subclass, and the functions of this package give their results a meta of the
-    same kind. Chunks themselves are not looked at before they are reduced.
-
-    Examples
-    --------
-    >>> import gpureduce_dask as gr
-    >>> gr.device_meta(2, "float32").shape
-    (0, 0)
-    """
+    """The meta of an array of CuPy chunks, without CuPy or a GPU."""
     return np.empty((0,) * ndim, dtype).view(DeviceMeta)
 
 

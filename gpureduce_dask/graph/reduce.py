@@ -153,7 +153,7 @@ class Tree:
         size = _fan_in(self.split, self.order[0], self.x.numblocks)
         is_lazy = isinstance(source, LazySource)
         if isinstance(source, LazySource):
-            source.partials = self._partials_of_chunks()
+            source.takes(self._partials_of_chunks())
         in_runs = not (is_lazy or self.bound.monoid.commutative)  # groups by worker: their chunks are brought in order
         slices = list(source.slices(self.order[0]))
         may_join = not is_lazy or (source.holders is not None and size >= FAN_IN)

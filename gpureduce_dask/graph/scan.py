@@ -289,7 +289,7 @@ class ScanTree:
         """The chunks where they are in memory, or where tasks compute them of what is as they read it; else None."""
         source = sources.select_source(self.reduction, dry_run=True)
         if isinstance(source, HandleSource):
-            return PersistedSource(self.reduction, [*source.handle_sets[0].holders().values()], source.known)
+            return PersistedSource(self.reduction, [*source.handle_sets[0].holders.values()], source.known)
         found = handles.origins(self.x) if source is None and self.scan.fuse else None
         if found is not None and fusion.are_computed(self.arrays, self.scan):
             return PersistedSource(self.reduction, [*found[0].values()], found[1])

@@ -25,6 +25,7 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
+from ..operators.table import OPERATORS
 from . import deferred, meta, reduce_tasks
 from .arguments import Axes, Chunks, bytes_of_largest, place_chunks, stages
 from .layers import GroupNode, PlacedGroupNode
@@ -201,11 +202,7 @@ class Source:
 
     def __init__(self, reduction: Reduction, known: workers.Workers) -> None:
         self.reduction, self.known = reduction, known
-
-    @property
-    def dependencies(self) -> list[Any]:
-        """Collections that groups depend on."""
-        return list(self.reduction.arrays)
+        self.dependencies = list(reduction.arrays)  # collections that groups depend on
 
     @property
     def futures(self) -> list[Any]:
@@ -221,25 +218,18 @@ class Source:
     def partition(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
         """The groups of one of so many slices, whose chunks these are in order."""
         reduction = self.reduction
-        homes = self.homes(members)
-        if homes is None:
-            return planner.fixed_stretches(len(members), reduction.size or self._size(len(members), slices))
+        size = reduction.size or self.size
+        if self.holders is None:
+            size = size or planner.in_memory(len(members), slices, self.known.total, reduction.chunk_bytes)
+            return planner.fixed_stretches(len(members), size)
+        homes = [self.holders[c] for c in members]
         threads = dict.fromkeys(self.known.threads, 1) if reduction.size else self.known.threads
         groups = planner.by_worker(homes, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
-        size = reduction.size or self.size
         return planner.smaller(groups, size) if size else groups
 
     def slices_per_task(self, stage: Axes) -> int:
         """How many slices one task may make, one after another, where it makes all chunks of each."""
         return 1
-
-    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]] | None:
-        """The workers that hold each of some chunks, or None where nobody knows."""
-        return None if self.holders is None else [self.holders[c] for c in members]
-
-    def _size(self, chunks: int, slices: int) -> int:
-        """How many of a slice's chunks make a group, where nobody says."""
-        return planner.in_memory(chunks, slices, self.known.total, self.reduction.chunk_bytes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         """The group of some chunks of a slice, which are ``members``."""
@@ -279,7 +269,6 @@ class LazySource(Source):
         found = handles.origins(reduction.x) if reduction.bound.monoid.commutative else None
         self.holders, known = (None, workers.current()) if found is None else found
         super().__init__(reduction, known)
-        self.partials: Any = None  # an array of the partials of each chunk
         if self.holders is None or any(map(_is_made_by_others, reduction.arrays)):
             nbytes = reduction.chunk_bytes, reduction.partial_bytes
             self.size = planner.to_make(*reduction.counts(reduction.order[0]), known.total, *nbytes)
@@ -289,12 +278,9 @@ class LazySource(Source):
         if self.holders is not None:
             self.mark = reduction.size or self.size, sorted(known.threads.items()), [*self.holders.values()]
 
-    @property
-    def dependencies(self) -> list[Any]:
-        return [self.partials]
-
-    def _size(self, chunks: int, slices: int) -> int:
-        return self.size
+    def takes(self, partials: Any) -> None:
+        """The array of the partials of each chunk is what groups fold."""
+        self.dependencies = [partials]
 
     def slices_per_task(self, stage: Axes) -> int:
         reduction = self.reduction
@@ -306,8 +292,7 @@ class LazySource(Source):
         return planner.slices_per_task(chunks, slices, self.known.total, *nbytes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
-        name = self.partials.name
-        refs = [TaskRef((name, *members[i])) for i in group.members]
+        refs = [TaskRef((self.dependencies[0].name, *members[i])) for i in group.members]
         kind = GroupNode if self.holders is None else PlacedGroupNode
         run = partial(reduce_tasks.combine, bound=self.reduction.bound)
         return GroupTask(run, (refs,), group.worker, len(group.members), kind)
@@ -327,11 +312,8 @@ class HandleSource(Source):
     ) -> None:
         super().__init__(reduction, known)
         self.handle_sets, self.layers, self.dry_run = handle_sets, layers, dry_run
-        self.mark = [sorted(h.keys.values()) for h in handle_sets]
-
-    @property
-    def dependencies(self) -> list[Any]:
-        return []
+        self.mark, self.holders = [sorted(h.keys.values()) for h in handle_sets], handle_sets[0].holders
+        self.dependencies = []
 
     @property
     def futures(self) -> list[Any]:
@@ -349,10 +331,6 @@ class HandleSource(Source):
         """A worker's handles, and chunks that keep their task there."""
         keys, anchors = [h.keys[worker] for h in self.handle_sets], [h.anchors[worker] for h in self.handle_sets]
         return [*map(TaskRef, keys)], [*map(TaskRef, anchors)]
-
-    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
-        places = self.handle_sets[0].places
-        return [(places[c],) for c in members]
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         reduction, numbers = self.reduction, self.handle_sets[0].numbers
@@ -383,44 +361,40 @@ def _package(function: Any) -> str:
 
 def select_source(reduction: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:
     """The source of chunks that are all in memory, or None. A dry run makes no handles on workers."""
-    if any(a.numblocks != reduction.x.numblocks for a in reduction.arrays):
+    arrays = reduction.arrays
+    if any(a.numblocks != reduction.x.numblocks or len(a.dask.layers) > 1 for a in arrays):
         return None
-    layers = [a.dask.layers.get(a.name) for a in reduction.arrays]
-    values = [_values(layer, a) for layer, a in zip(layers, reduction.arrays, strict=True)]
-    if any(v is None for v in values):
+    layers = [a.dask.layers.get(a.name) for a in arrays]
+    chunks = [getattr(layer, "mapping", ()) for layer in layers]
+    if any(not mine or len(mine) != a.npartitions for mine, a in zip(chunks, arrays, strict=True)):
         return None
-    first = [next(iter(v.values()), None) for v in values]
-    if all(workers.is_future(v) for v in first):
-        return _on_workers(reduction, layers, dry_run)
-    if all(_is_array(chunk) for v in values for chunk in v.values()):
-        return PersistedSource(reduction, None, workers.current())
-    return None
-
-
-def _values(layer: Any, array: Any) -> Any:
-    """A layer's dictionary where it has the array's chunks and nothing else."""
-    mapping = getattr(layer, "mapping", None)
-    whole = mapping is not None and len(mapping) == array.npartitions > 0
-    return mapping if whole and len(array.dask.layers) == 1 else None
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or is_device(value)
-
-
-def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> HandleSource | PersistedSource | None:
-    client = next(iter(layers[0].mapping.values())).client
-    if client is None:
+    first = [next(iter(mine.values())) for mine in chunks]
+    if not all(map(workers.is_future, first)):
+        is_here = all(isinstance(each, np.ndarray) or is_device(each) for mine in chunks for each in mine.values())
+        return PersistedSource(reduction, None, workers.current()) if is_here else None
+    if first[0].client is None:
         return None
-    arrays = [(a.name, a.chunks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
-    found, holders, known = find_handles(reduction, arrays, client, reduction.shape is not None)
+    named = [(a.name, a.chunks, layer) for a, layer in zip(arrays, layers, strict=True)]
+    found, holders, known = find_handles(reduction, named, first[0].client, reduction.shape is not None)
     if found:
         return HandleSource(reduction, found, layers, known, dry_run)
     if holders:
         return PersistedSource(reduction, holders, known)
-    for layer in layers:
-        workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
+    for mine in chunks:
+        workers.refuse_cancelled(reduction.bound.name, mine.values())
     return None
+
+
+def make_handles(array: Any) -> None:
+    """Wait for the chunks of a persisted array, and for handles to them."""
+    futures = [v for v in getattr(array.dask.layers.get(array.name), "mapping", {}).values() if workers.is_future(v)]
+    if futures:
+        from distributed import wait
+
+        wait(futures)
+        bound = OPERATORS["count_nonzero"].bind(bool)
+        found = select_source(Reduction((array,), bound, tuple(range(array.ndim)), None))
+        _ = found and found.futures  # asking for the handles' futures makes the handles
 
 
 def find_handles(
