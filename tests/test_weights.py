@@ -15,8 +15,8 @@ from test_maps import close
 import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import tracer
+from gpureduce_dask.expressions.elements import Weighing, same
 from gpureduce_dask.graph import map_reduce, statistics
-from gpureduce_dask.graph.map_reduce import Weighing, same
 from gpureduce_dask.operators import higher_moments
 from gpureduce_dask.operators.weighted import SPREADS
 

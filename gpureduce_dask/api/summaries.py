@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
-from ..graph.map_reduce import reduce_together, same
+from ..expressions.elements import same
+from ..graph.map_reduce import reduce_together
 from ..graph.statistics import build_statistics
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, SplitEvery

@@ -111,14 +111,10 @@ def _fetch(key: Any) -> Any:
     try:
         return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
     except CancelledError:
-        raise ArgumentError(
-            message(
-                "reduce",
-                f"chunk {key} was released while its worker left",
-                "chunks that stay in memory until the result is there",
-                "Keep the array until then, and compute again.",
-            )
-        ) from None
+        received = f"chunk {key} was released while its worker left"
+        expected = "chunks that stay in memory until the result is there"
+        remedy = "Keep the array until then, and compute again."
+        raise ArgumentError(message("reduce", received, expected, remedy)) from None
 
 
 def _same(chunk: Any) -> Any:

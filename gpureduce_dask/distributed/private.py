@@ -130,9 +130,8 @@ def write_to(out: Any, result: Any) -> Any:
         return result
     handle = _get("dask.array.core.handle_out")
     if handle is None:
-        raise ArgumentError(
-            message("reduce", "out= with a dask that has no handle_out", "no out=", "Use the array that is returned.")
-        )
+        received, remedy = "out= with a dask that has no handle_out", "Use the array that is returned."
+        raise ArgumentError(message("reduce", received, "no out=", remedy))
     return handle(out, result)
 
 
@@ -162,11 +161,7 @@ def expression_class(package: str) -> Any:
 
 def tasks_of_expression(lowered: Any) -> dict[Any, GraphNode]:
     """The tasks of an expression that is lowered completely."""
-    write, convert = (
-        _need(name, "dask") for name in ("dask._expr.Expr.__dask_graph__", "dask._task_spec.convert_legacy_graph")
-    )
-    found: dict[Any, GraphNode] = convert(write(lowered))
-    return found
+    return as_tasks(_need("dask._expr.Expr.__dask_graph__", "dask")(lowered))
 
 
 def as_tasks(graph: Mapping[Any, Any]) -> dict[Any, GraphNode]:

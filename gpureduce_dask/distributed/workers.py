@@ -90,11 +90,8 @@ def _remember(client: Any, info: Mapping[str, Any]) -> Workers:
         answer = _answers[client] = _Answer(info["id"])
     _require_package(client, known.keys(), answer.checked)
     limits = {name: each["memory_limit"] for name, each in known.items() if each.get("memory_limit")}
-    workers = Workers(
-        {name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT},
-        limits,
-        frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit)),
-    )
+    crowded = frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit))
+    workers = Workers({name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT}, limits, crowded)
     if known:
         answer.when, answer.workers = time.monotonic(), workers
     return replace(workers, client=client)
@@ -112,14 +109,9 @@ def _require_package(client: Any, names: Set[str], checked: set[str]) -> None:
             return
         missing = sorted(worker for worker, answer in found.items() if answer is False)
         if missing:
-            raise ExtraError(
-                message(
-                    "reduce",
-                    f"{len(missing)} of {len(names)} workers without gpureduce_dask, such as {missing[0]}",
-                    "it on every worker, as on the client",
-                    "Install it there, or call dask's own function.",
-                )
-            )
+            received = f"{len(missing)} of {len(names)} workers without gpureduce_dask, such as {missing[0]}"
+            remedy = "Install it there, or call dask's own function."
+            raise ExtraError(message("reduce", received, "it on every worker, as on the client", remedy))
         checked.update(names)
 
 
@@ -186,14 +178,9 @@ def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
     """Raise where a chunk will never be there: dask's own error, much later, tells neither which nor why."""
     key = next((f.key for f in futures if is_future(f) and f.status == "cancelled"), None)
     if key is not None:
-        raise ArgumentError(
-            message(
-                name,
-                f"chunk {key}, which its cluster has given up",
-                "chunks that are in memory or can be made",
-                "Persist the array again, after the restart of workers or the release that lost it.",
-            )
-        )
+        received, expected = f"chunk {key}, which its cluster has given up", "chunks that are in memory or can be made"
+        remedy = "Persist the array again, after the restart of workers or the release that lost it."
+        raise ArgumentError(message(name, received, expected, remedy))
 
 
 def is_future(value: Any) -> bool:

@@ -21,12 +21,9 @@ import dask
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
-from ..chunk import is_device, to_host
+from ..chunk import is_device
 from ..errors import ArgumentError, ArgumentTypeError, AxisError, EmptyError, message
-from ..host import masked
-from ..operators.grouped import Binned
 from ..operators.monoid import Bound, Monoid
-from ..place import Place
 from ..public import is_labelled, xarray
 from . import graph_arrays as da
 from .meta import require_native
@@ -103,9 +100,13 @@ def group_size(name: str, group: Any) -> int | None:
 
 
 def _at_least(least: int, number: Any, name: str, received: str, expected: str, remedy: str) -> int:
-    if not isinstance(number, Integral) or isinstance(number, bool) or int(number) < least:
+    if not _is_at_least(least, number):
         raise ArgumentError(message(name, received, expected, remedy))
     return int(number)
+
+
+def _is_at_least(least: int, number: Any) -> bool:
+    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= least
 
 
 def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
@@ -158,30 +159,6 @@ def stages(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> list[Axes]:
             done.append(run)
             run = ()
     return [*done, run] if run or not done else done
-
-
-def shift_positions(partial: Any, bound: Bound, axes: Axes, place: Place | None) -> Any:
-    """A partial of a monoid that does not commute, on the host where it changes, whose positions count over all reduced
-    axes.
-
-    A fold counts along ``axes`` alone, the last of them: here come the steps of those ahead, which wait for a later
-    stage and have kept their size in the partial. The place has a size along reduced axes alone.
-    """
-    if place is None or not bound.positions or isinstance(bound, Binned):
-        return partial
-    reduced = tuple(a for a, n in enumerate(place.shape) if n)
-    steps = {a: s for a, s in zip(reduced, place.steps(reduced), strict=True) if a not in axes}
-    if not steps:
-        return partial
-    if isinstance(partial, masked.MaskedPartial):
-        return masked.with_states(partial, shift_positions(partial.states, bound, axes, place))
-    found = to_host(partial, bound).copy()
-    for axis, step in steps.items():
-        along = place.offsets[axis] + np.arange(found.shape[axis], dtype=np.int64)
-        shift = (along * step).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
-        for name in bound.positions:
-            found[name] += np.where(found[name] < 0, 0, shift)
-    return found
 
 
 # ---- arrays and operators
@@ -314,10 +291,7 @@ def _is_switch(value: Any) -> bool:
 KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "accelerate": ("True, False or 'numpy'", lambda value: _is_switch(value) or value == "numpy"),
     "fuse": ("True or False", _is_switch),
-    "group": (
-        "an integer of 1 or more",
-        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1,
-    ),
+    "group": ("an integer of 1 or more", lambda value: _is_at_least(1, value)),
 }
 
 
@@ -336,17 +310,10 @@ def setting(key: str) -> Any:
             close = get_close_matches(name, KNOWN, 1)
             remedy = f"Did you mean {ROOT}.{close[0]}?" if close else "Correct dask's configuration."
             raise ArgumentError(message(f"{ROOT}.{name}", "no such key in dask's configuration", known, remedy))
-        values[name] = _checked(name, value)
+        expected, is_right = KNOWN[name]
+        found = WORDS.get(value.strip().lower(), value.strip().lower()) if isinstance(value, str) else value
+        if found is not None and not is_right(found):
+            remedy = f"Correct dask's configuration, or DASK_{ROOT.upper()}__{name.upper()} in the environment."
+            raise ArgumentError(message(f"{ROOT}.{name}", repr(value), expected, remedy))
+        values[name] = found
     return values.get(key)
-
-
-def _checked(key: str, given: Any) -> Any:
-    """A value, out of text where it was left as text."""
-    value = given
-    if isinstance(given, str):
-        value = WORDS.get(given.strip().lower(), given.strip().lower())
-    expected, is_right = KNOWN[key]
-    if value is None or is_right(value):
-        return value
-    remedy = f"Correct dask's configuration, or DASK_{ROOT.upper()}__{key.upper()} in the environment."
-    raise ArgumentError(message(f"{ROOT}.{key}", repr(given), expected, remedy))

@@ -30,7 +30,7 @@ from ..operators.grouped import Binned
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product, product
 from . import graph_arrays as da
-from .arguments import setting, shift_positions
+from .arguments import setting
 
 # Where the inputs of a group's task lie on a GPU, while it runs.
 _inputs: ContextVar[frozenset[int] | None] = ContextVar("gpureduce_inputs", default=None)
@@ -277,7 +277,7 @@ def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any
     alike = sorted(chunks, key=lambda c: [block.shape for block in c.blocks])
     places = None if first.place is None else [c.place for c in alike]
     partial = chunk.reduce_many([c.blocks for c in alike], first.bound, first.axes, places)
-    partial = shift_positions(partial, first.bound, first.axes, first.place)
+    partial = chunk.shift_positions(partial, first.bound, first.axes, first.place)
     return partial if before is None else chunk.combine([before, partial], first.bound)
 
 

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -27,19 +26,12 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from ..distributed import private, workers
-from ..distributed.private import (
-    Alias,
-    DataNode,
-    GraphNode,
-    List,
-    Task,
-    TaskRef,
-)
+from ..distributed.private import Alias, DataNode, GraphNode, List, Task, TaskRef
 from ..planner import even_stretches
 from . import deferred, group_task, scan_tasks
 from . import graph_arrays as da
 from .group_task import Step
-from .layers import GroupNode, Key, LazyTasks, PlacedGroupNode, Tasks, needed_alone, sources_first, users_of
+from .layers import GroupNode, Key, LazyTasks, PlacedGroupNode, Tasks, needed_alone, needs_of, sources_first, users_of
 from .reduce_tasks import combine, finalise, pick
 from .scan_tasks import Scan
 
@@ -68,10 +60,8 @@ class Optimize:
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
         if known or any(isinstance(node, GroupNode) for node in low.values()):
-            groups_per_task = {
-                name: layer.groups_per_task for name, layer in dsk.layers.items() if isinstance(layer, Tasks)
-            }
-            low = private.fuse_linear(move_in_chains(low, wanted, known, groups_per_task), wanted | known)
+            sizes = {name: each.groups_per_task for name, each in dsk.layers.items() if isinstance(each, Tasks)}
+            low = private.fuse_linear(move_in_chains(low, wanted, known, sizes), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
         low = finish_together(move_in_steps(low, wanted | known), wanted, known)
@@ -81,7 +71,7 @@ class Optimize:
         import cloudpickle
 
         # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
-        return cloudpickle.loads, (_Compressed(),)
+        return cloudpickle.loads, (_Call(zlib.decompress, _compressed()),)
 
 
 def flat_keys(keys: Any) -> Iterator[Key]:
@@ -120,24 +110,23 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
     return fused
 
 
-class _Resolved:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _resolve, ()
+class _Call:
+    """What a function gives of some arguments, called where it is unpickled."""
 
-
-class _Compressed:
-    """What cloudpickle makes of :class:`_Resolved`, as bytes that travel compressed: of a graph that has ``__main__``
-    among its bytes distributed pickles all once more, by cloudpickle, which takes three times as long."""
+    def __init__(self, *call: Any) -> None:
+        self.call = call
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return zlib.decompress, (_compressed(),)
+        return self.call[0], self.call[1:]
 
 
 @cache
 def _compressed() -> bytes:
+    """What cloudpickle makes of :func:`_resolve`, compressed: of a graph that has ``__main__`` among its bytes
+    distributed pickles all once more, by cloudpickle, which takes three times as long."""
     import cloudpickle
 
-    return zlib.compress(cloudpickle.dumps(_Resolved()))
+    return zlib.compress(cloudpickle.dumps(_Call(_resolve)))
 
 
 def _resolve() -> Any:
@@ -327,13 +316,11 @@ class _Bundle:
         while True:
             inside = {key: self.graph[key] for key in needed_alone(wanted, self.graph, self.users, self._may_move)}
             chains = {m: {node.key: node for node in sources_first(m, inside)} for m in self.members() if m in inside}
-            needs = {
-                m: {need for node in chain.values() for need in node.dependencies if need not in chain}
-                for m, chain in chains.items()
-            }
+            needs = {m: needs_of(chain) for m, chain in chains.items()}
             each = zip(*(group.members for group in self.groups), strict=True)
             counts = Counter(key for members in each for key in set().union(*(needs.get(m, ()) for m in members)))
-            local = {key for key in counts if self._is_in_memory(key)}
+            # In the graph itself, or on the worker that the group is sent to.
+            local = {k for k in counts if (isinstance(self.graph[k], DataNode) if k in self.graph else self.is_placed)}
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
             waits = {key for key, n in few.items() if n == 1}
             most = [key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED)]
@@ -357,28 +344,23 @@ class _Bundle:
         node = self.graph[key]
         return not (isinstance(node, DataNode) or node.block_fusion or key in self.wanted or key in self.barred)
 
-    def _is_in_memory(self, key: Key) -> bool:
-        """True for what lies in the graph itself, or on the worker that the group is sent to."""
-        return isinstance(self.graph[key], DataNode) if key in self.graph else self.is_placed
-
     def _may_wait_for(self, key: Key, users: int) -> bool:
         """False for a chunk of one's own on some worker, and for what ties the tasks after it to a worker, as a
         peer-to-peer rechunk does."""
         node = self.graph.get(key)
         return users > 1 if node is None else isinstance(node, GroupNode) or not node.block_fusion
 
-    @property
-    def closes(self) -> list[Callable[..., Any]]:
-        """What makes each of the task's results."""
-        return [close for group in self.groups for close in group.closes]
-
-    def steps(self, before: int) -> Iterator[Step]:
-        """Members in order, those of the same chunk together; each with the tasks that make it, sources first.
-        ``before`` is how many results go before the first."""
+    def steps(self, closes: list[Callable[..., Any]]) -> Iterator[Step]:
+        """Members in order, those of the same chunk together; each with the tasks that make it, sources first. What
+        makes the task's results goes to the end of ``closes``, where a member's number says of which it is a part."""
         done: set[Key] = set()
-        firsts = accumulate((len(group.closes) for group in self.groups[:-1]), initial=before)
-        numbers = [[first + i for i in g.folds] for g, first in zip(self.groups, firsts, strict=True)]
-        each = (zip(g.members, places, strict=True) for g, places in zip(self.groups, numbers, strict=True))
+        each = []
+        for group in self.groups:
+            numbers = []
+            for close, size in group.closes:
+                numbers += [len(closes)] * size
+                closes.append(close)
+            each.append(zip(group.members, numbers, strict=True))
         for pairs in zip(*each, strict=True):
             for member, number in pairs:
                 yield number, member, tuple(self._chain(member, done))
@@ -395,11 +377,8 @@ class _Bundle:
         chunk need not stay for the last of them."""
         cuts = sorted(self.users[key], key=str)
         nodes = [self.inside.get(user) for user in cuts]
-        is_cut = (
-            isinstance(n, Task) and deferred.function_of(n) is deferred.SLICE and len(n.dependencies) == 1
-            for n in nodes
-        )
-        return cuts if all(is_cut) else []
+        is_cut = (isinstance(n, Task) and deferred.function_of(n) is deferred.SLICE for n in nodes)
+        return cuts if all(is_cut) and all(n and len(n.dependencies) == 1 for n in nodes) else []
 
 
 def _makes_chunk(chain: Graph, waits: set[Key]) -> bool:
@@ -432,8 +411,7 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
     closes: list[Callable[..., Any]] = []
     steps: list[Step] = []
     for bundle in bundles:
-        steps += bundle.steps(len(closes))
-        closes += bundle.closes
+        steps += bundle.steps(closes)
     made = {node.key for _, _, nodes in steps for node in nodes}
     needs = {key for _, _, nodes in steps for node in nodes for key in node.dependencies}
     takes = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
@@ -460,11 +438,11 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
 READERS = (scan_tasks.totals, scan_tasks.carries, scan_tasks.scan_first, scan_tasks.scan_chunk, scan_tasks.scan_line)
 # Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
 # difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
-CHEAP = frozenset(
-    {getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()}
-    | {abs, deferred.CAST, np.abs, np.add, np.divide, np.isfinite, np.isnan, np.multiply, np.negative, np.square}
-    | {np.subtract}
-)
+CHEAP = {
+    getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()
+}
+CHEAP |= {abs, deferred.CAST, np.abs, np.add, np.divide, np.isfinite, np.isnan, np.multiply, np.negative, np.square}
+CHEAP |= {np.subtract}
 
 
 def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
@@ -475,11 +453,8 @@ def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
     if not steps:
         return graph
     users = users_of(graph)
-    movable = {
-        key
-        for key in steps
-        if users[key] <= readers.keys() and _is_worth(graph[key], [_scan_of(readers[u], graph) for u in users[key]])
-    }
+    scans = {key: [_scan_of(readers.get(user), graph) for user in users[key]] for key in steps}
+    movable = {key for key in steps if users[key] <= readers.keys() and _is_worth(graph[key], scans[key])}
     fused = {key: node for key, node in graph.items() if key not in movable}
     for key, node in readers.items():
         chains = [graph[need] for need in node.dependencies if need in movable]
@@ -552,7 +527,7 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         # Without what they await to be sent together with the others.
         finished = {k: Task(k, cast(Task, graph[k]).func, cast(Task, graph[k]).args[0]) for k in moved}
         inside = finished.keys()
-        partials = {need for node in finished.values() for need in node.dependencies} - inside
+        partials = needs_of(finished)
         if len(partials) >= len(inside):
             continue
         names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
@@ -560,7 +535,7 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         fused[key] = Task(key, group_task.execute, inner, key, names, *map(TaskRef, names))
         for each in inside:
             del fused[each]
-        for need in {need for each in inside for need in graph[each].dependencies} - partials - inside:
+        for need in needs_of({each: graph[each] for each in inside}) - partials:  # what they awaited
             if users[need] <= inside:
                 fused.pop(need, None)
     return fused

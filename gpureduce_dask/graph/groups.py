@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -21,7 +22,7 @@ from ..device import faults
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, ArgumentTypeError, EmptyError, message
 from ..host.histogram import CODES
-from ..labels import boxes, refuse
+from ..labels import boxes, check_range
 from ..operators import table as operators
 from ..operators.grouped import COUNT, Bins, Edges, Labels, binned
 from ..operators.monoid import Bound, Monoid
@@ -140,7 +141,7 @@ def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) ->
         require_plain_chunk(operation, line)
     host = [line.get() if is_device(line) else np.asarray(line) for line in lines]
     for line, count in zip(host, sizes, strict=True):
-        _check(Bins(operation, (count,), (), strict=strict), line)
+        check_range(Bins(operation, (count,), (), strict=strict), line)
     shape = tuple(map(len, host))
     return boxes(host, sizes, slice(0, math.prod(shape))).reshape(shape)
 
@@ -154,7 +155,7 @@ def _count(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
     """How many groups there are, where labels are known now: those asked for, or up to the largest label."""
     found = int(labels.max()) + 1 if labels.size else 0
     count = found if num_groups is None else _size(name, num_groups)
-    _check(Bins(name, (count,), (), strict=strict), labels)
+    check_range(Bins(name, (count,), (), strict=strict), labels)
     if count >= MOST:
         _size(name, count)
     if not count:
@@ -162,16 +163,10 @@ def _count(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
     return count
 
 
-def _check(bins: Bins, labels: Any) -> None:
-    if labels.size:
-        refuse(bins, int(labels.max()) if labels.max() >= bins.count else None, bins.strict and labels.min() < 0)
-
-
 def _size(name: str, num_groups: Any) -> int:
     if num_groups is None:
-        raise ArgumentError(
-            message(name, "labels that are not known yet", "num_groups=", "Say how many groups there are.")
-        )
+        received = "labels that are not known yet"
+        raise ArgumentError(message(name, received, "num_groups=", "Say how many groups there are."))
     if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or not 1 <= int(num_groups) < MOST:
         received = f"num_groups {num_groups!r}"
         raise ArgumentError(message(name, received, "an integer of 1 or more, below 2^31", "Number them without gaps."))
@@ -207,24 +202,20 @@ def _cut(name: str, labels: Any, x: Any, axes: Axes, shape: tuple[float, ...]) -
 
 
 def _unknown(name: str) -> ArgumentError:
-    return ArgumentError(
-        message(name, "unknown chunk sizes", "labels in the array's own chunks", "Call compute_chunk_sizes() first.")
-    )
+    remedy = "Call compute_chunk_sizes() first."
+    return ArgumentError(message(name, "unknown chunk sizes", "labels in the array's own chunks", remedy))
 
 
 def _refuse_fill(name: str, value: Any, bound: Bound) -> None:
     """Raise for a fill value that would become another number, as NaN among integers."""
     if value is None or bound.monoid.empty != "raise" or bound.result.kind not in "biu":
         return
-    try:
-        with np.errstate(invalid="ignore"):
-            is_kept = bool(np.asarray(value).astype(bound.result) == value)
-    except (OverflowError, TypeError, ValueError):
-        is_kept = False
-    if not is_kept:
-        received = f"fill_value {value!r} among results of {bound.result}"
-        remedy = "Pass one that fits, or convert the array with astype."
-        raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
+    with suppress(OverflowError, TypeError, ValueError), np.errstate(invalid="ignore"):
+        if np.asarray(value).astype(bound.result) == value:
+            return
+    received = f"fill_value {value!r} among results of {bound.result}"
+    remedy = "Pass one that fits, or convert the array with astype."
+    raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
 
 
 def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
@@ -238,9 +229,8 @@ def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
         if not present.all():
             gaps = f"{count - np.count_nonzero(present)} of {count} groups without elements"
             what = f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}"
-            raise EmptyError(
-                message(bins.name, what, "elements in every group", "Say what the others get: fill_value=.")
-            )
+            remedy = "Say what the others get: fill_value=."
+            raise EmptyError(message(bins.name, what, "elements in every group", remedy))
 
 
 def stretches(labels: Any, chunks: Sequence[int]) -> list[Any] | None:
@@ -315,15 +305,15 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
         raise ArgumentError(message(name, received, "one dimension and 0 or more", "Call x.ravel()."))
     if array.dtype.kind not in "biu":
         raise refuse_dtype(name, array.dtype, "integers", "Convert the array with astype, or use gr.histogram.")
-    if not isinstance(x, da.Array) and not is_device(x) and array.size:
+    is_known = not isinstance(x, da.Array) and not is_device(x)
+    if is_known and array.size:
         least = max(least, int(np.max(x)) + 1)
-    if not least:
-        if isinstance(x, da.Array) or is_device(x):
-            return da.bincount(array, weights, minlength, split_every)
+    if not least and is_known:
         return da.zeros(0, dtype=np.int64 if weights is None else np.float64)
+    if not least:
+        return da.bincount(array, weights, minlength, split_every)
     if weights is None:
-        bins = Bins(name, (least,), (0,), is_own=True, strict=True)
-        return build_tree((array,), binned(COUNT.bind(array.dtype), bins), None, False, split_every, name).array
+        return _counts(name, array, least, split_every, is_own=True, strict=True)
     given = as_dask(name, weights)
     if given.dtype.kind not in "biuf":
         raise refuse_dtype(name, given.dtype, "real weights", "Sum the real and the imaginary parts.")
@@ -350,7 +340,7 @@ def histogram(
     if len(edges) < 2:
         found = da.zeros(0, dtype=np.int64 if weights is None else as_dask(name, weights).dtype)
     elif weights is None:
-        found = _counts(name, x if x.ndim else x.reshape(1), bins_of)
+        found = _counts(name, x if x.ndim else x.reshape(1), len(edges) - 1, edges=bins_of)
     else:
         found = _weighted(name, x, bins_of, weights)
     if not density:
@@ -358,20 +348,16 @@ def histogram(
     return found / np.diff(edges).astype(np.float64) / apply("sum", found), edges
 
 
-def _counts(name: str, x: Any, edges: Edges) -> Any:
-    """Counts of elements that bins label as they are read."""
-    bins = Bins(name, (len(edges.edges) - 1,), tuple(range(x.ndim)), edges=edges)
-    return build_tree((x,), binned(COUNT.bind(x.dtype), bins), None, False, None, name).array
+def _counts(name: str, x: Any, count: int, split_every: Any = None, **options: Any) -> Any:
+    """Counts of elements that are labels themselves, or that bins label as they are read."""
+    bins = Bins(name, (count,), tuple(range(x.ndim)), **options)
+    return build_tree((x,), binned(COUNT.bind(x.dtype), bins), None, False, split_every, name).array
 
 
 def _weighted(name: str, x: Any, edges: Edges, weights: Any) -> Any:
     """Sums of weights of elements that their bins label."""
-    codes = x.map_blocks(
-        partial(codes_of, edges=edges),
-        dtype=CODES,
-        meta=meta.like(x._meta, x.ndim, CODES),
-        name=f"{key_prefix(name)}-codes-{tokenize(x.name, edges)}",
-    )
+    key, like = f"{key_prefix(name)}-codes-{tokenize(x.name, edges)}", meta.like(x._meta, x.ndim, CODES)
+    codes = x.map_blocks(partial(codes_of, edges=edges), dtype=CODES, meta=like, name=key)
     heavy = as_dask(name, weights)
     if heavy.shape != x.shape and not any(map(math.isnan, (*heavy.shape, *x.shape))):
         expected = f"the array's shape {x.shape}"
@@ -388,10 +374,8 @@ def is_lazy(bins: Any) -> bool:
 def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
     """The edges of the bins, in NumPy's dtype."""
     if bins is None or isinstance(bins, str) or (np.ndim(bins) == 0 and range is None):
-        received = f"bins={bins!r} and range={range!r}"
-        raise ArgumentError(
-            message(name, received, "edges, or a number of bins and a range", "Only data could tell: pass both.")
-        )
+        received, remedy = f"bins={bins!r} and range={range!r}", "Only data could tell: pass both."
+        raise ArgumentError(message(name, received, "edges, or a number of bins and a range", remedy))
     try:
         return np.histogram_bin_edges(np.empty(0, dtype), bins, range)
     except (ValueError, TypeError) as error:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from dask.base import clone_key
 from dask.highlevelgraph import Layer, MaterializedLayer
@@ -66,14 +66,14 @@ class TaskWriter:
     def __init__(self, prefix: str, token: str) -> None:
         self.prefix, self.token, self.name = prefix, token, f"{prefix}-{token}"
         self.tasks: dict[Any, GraphNode] = {}
-        self._names: dict[str, str] = {}  # one text each: it travels once
-        self._counts: dict[tuple[int, str], str] = {}
+        self._texts: dict[str, str] = {}  # one object each: it travels once
 
     def step_name(self, step: str) -> str:
         """What the keys of a step's tasks begin with."""
-        if step not in self._names:
-            self._names[step] = f"{self.prefix}-{step}-{self.token}"
-        return self._names[step]
+        return self._once(f"{self.prefix}-{step}-{self.token}")
+
+    def _once(self, text: str) -> str:
+        return self._texts.setdefault(text, text)
 
     def add(
         self,
@@ -87,35 +87,23 @@ class TaskWriter:
         """A task of this step, which takes so many chunks, or whatever else."""
         key: Any = (self.step_name(step), len(self.tasks))
         if count is not None:
-            key += (self._counts.setdefault((count, of), f"{count} {of}{'s' * (count != 1)}"),)
+            key += (self._once(f"{count} {of}{'s' * (count != 1)}"),)
         self.tasks[key] = kind(key, run, *arguments)
         return TaskRef(key)
 
 
-class TaskFactory(Protocol):
-    """What the tasks of a layer follow from."""
-
-    @property
-    def results(self) -> int:
-        """How many chunks they give."""
-
-    def where_kept(self) -> TaskFactory:
-        """The same for where all of these chunks are kept, and none is read and let go."""
-
-    def tasks(self) -> dict[Any, GraphNode]:
-        """All of them, by key."""
-
-
 class LazyTasks(Tasks):
-    """Tasks that are written down when somebody looks at them, and that travel as what they follow from."""
+    """Tasks that are written down when somebody looks at them, and that travel as what they follow from: the factory
+    tells them, how many chunks they give, and what gives the same where all of these are kept and none is let go."""
 
-    def __init__(self, factory: TaskFactory) -> None:
+    def __init__(self, factory: Any) -> None:
         Layer.__init__(self)
         self.factory = factory
 
     @cached_property
     def mapping(self) -> Mapping[Any, GraphNode]:  # type: ignore[override]
-        return self.factory.tasks()
+        tasks: dict[Any, GraphNode] = self.factory.tasks()
+        return tasks
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "mapping"}
@@ -143,18 +131,12 @@ class GroupNode(Task):
         return getattr(self.func, "func", None) is each_slice
 
     @property
-    def closes(self) -> Sequence[Callable[..., Any]]:
-        """What makes a result of members that are folded together, for each such set of them."""
+    def closes(self) -> list[tuple[Callable[..., Any], int]]:
+        """What makes a result of members that are folded together, and how many, for each such set of them."""
         if not self.is_of_slices:
-            return (self.func,)
+            return [(self.func, len(self.members))]
         options = self.func.keywords  # type: ignore[attr-defined]
-        return [options["run"]] * len(options["sizes"])
-
-    @property
-    def folds(self) -> list[int]:
-        """Which of these sets each member belongs to."""
-        sizes = self.func.keywords["sizes"] if self.is_of_slices else [len(self.members)]  # type: ignore[attr-defined]
-        return [number for number, size in enumerate(sizes) for _ in range(size)]
+        return [(options["run"], size) for size in options["sizes"]]
 
 
 class PlacedGroupNode(GroupNode):
@@ -173,6 +155,11 @@ def users_of(graph: Mapping[Key, GraphNode]) -> dict[Key, set[Key]]:
         for need in node.dependencies:
             found.setdefault(need, set()).add(key)
     return found
+
+
+def needs_of(graph: Mapping[Key, GraphNode]) -> set[Key]:
+    """What the tasks of a graph need that others make."""
+    return {need for node in graph.values() for need in node.dependencies} - graph.keys()
 
 
 def sources_first(key: Key, graph: Mapping[Key, GraphNode]) -> Iterator[GraphNode]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypedDict
@@ -18,12 +18,13 @@ import numpy as np
 from ..distributed.private import write_to
 from ..dtypes import kind
 from ..errors import ArgumentError, message
+from ..expressions.elements import WEIGHTED, Power, magnitude, same, weighted
 from ..operators import table as operators
 from ..operators.monoid import Monoid
 from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .arguments import agree, as_dask, ordered_axes
-from .map_reduce import WEIGHTED, map_reduce, reduce_together, same, unread, weighted
+from .map_reduce import map_reduce, reduce_together, unread
 from .meta import belongs_to_stock, call, foreign, require_native, require_plain
 from .reduce import apply
 from .statistics import SPREADS
@@ -282,21 +283,6 @@ def vector_norm(
     else:
         found = map_reduce(Power(float(ord)), "sum", (x,), where=also.get("where"), **shape) ** (1 / float(ord))
     return found.astype(_result(x))
-
-
-def magnitude(x: Any) -> Any:
-    """|x| in float64: neither the least integer nor a power of float16 leaves the range there."""
-    return np.abs(x.astype(np.float64) if kind(x.dtype) != "c" else x).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Power:
-    """A power of |x|."""
-
-    ord: float
-
-    def __call__(self, x: Any) -> Any:
-        return magnitude(x) ** self.ord
 
 
 def _matrix_norm(

@@ -21,7 +21,7 @@ from ..operators.grouped import Binned
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
 from . import deferred
-from .arguments import Axes, empty_slice, shift_positions
+from .arguments import Axes, empty_slice
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
 # would pass for a value.
@@ -82,7 +82,7 @@ def reduce_chunk(
         together = math.inf if deferred.are_inputs(read) else _bytes_together(read, of, axes, place)
         if together:
             return deferred.UnreducedChunk(read, of, axes, place, together)
-    partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
+    partial = chunk.shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if deferred.is_group_task() else chunk.small_to_host(partial, bound)
 
@@ -438,7 +438,8 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
     places = layout.places([o for _, o in found])
     partial = chunk.reduce_many([b for b, _ in found], bound, layout.axes, places)
     # Chunks of a run lie side by side: along the axes that wait, all of them begin where the first does.
-    return chunk.small_to_host(shift_positions(partial, bound, layout.axes, places[0] if places else None), bound)
+    partial = chunk.shift_positions(partial, bound, layout.axes, places[0] if places else None)
+    return chunk.small_to_host(partial, bound)
 
 
 def in_order(groups: list[Runs], *_awaited: Any, close: Callable[[list[Partial]], Any]) -> Any:

@@ -365,7 +365,7 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> HandleSource |
     if any(a.numblocks != reduction.x.numblocks or len(a.dask.layers) > 1 for a in arrays):
         return None
     layers = [a.dask.layers.get(a.name) for a in arrays]
-    chunks = [getattr(layer, "mapping", ()) for layer in layers]
+    chunks: list[Mapping[Any, Any]] = [getattr(layer, "mapping", {}) for layer in layers]
     if any(not mine or len(mine) != a.npartitions for mine, a in zip(chunks, arrays, strict=True)):
         return None
     first = [next(iter(mine.values())) for mine in chunks]

@@ -185,7 +185,7 @@ class ViewSource(sources.HandleSource):
         numbers, reduction, mine = self.handle_sets[0].numbers, self.reduction, [members[i] for i in group.members]
         each = zip((self.view.parts[c] for c in mine), reduction.offsets_of(mine), strict=True)
         pieces = [Piece(numbers[block], cuts, offset) for (block, cuts), offset in each]
-        options = {"bound": reduction.bound, "layout": reduction.layout_of(stage, ())}
+        options: dict[str, Any] = {"bound": reduction.bound, "layout": reduction.layout_of(stage, ())}
         run = partial(group_task.reduce_pieces, pieces=pieces, chain=self.view.chain, **options)
         return GroupTask(run, self.refs(str(group.worker)), group.worker, len(mine))
 
