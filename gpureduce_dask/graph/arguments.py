@@ -71,7 +71,27 @@ def _one_axis(name: str, axis: Any, ndim: int) -> int:
     return number % ndim
 
 
-def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks) -> int | dict[int, int]:
+def tree_arguments(
+    name: str, bound: Bound, x: Any, axis: Any, split_every: Any, group: Any
+) -> tuple[Axes, int | dict[int, int], int | None]:
+    """The axes of a reduction, how many partials one combine takes, and how many chunks one task, where the call or
+    dask's configuration says that."""
+    axes = normalise_axes(name, axis, x.ndim)
+    empty = [a for a in axes if x.shape[a] == 0]
+    if empty and bound.monoid.empty == "raise":
+        raise empty_slice(name, f"shape {x.shape}, empty along axis {empty[0]}")
+    split, size = _fan_in(name, bound, split_every, axes, x.chunks), group_size(name, group)
+    if size is None and (split_every is not None or dask.config.get("split_every", None) is not None):
+        size = neighbours(split, axes, x.numblocks)
+    return axes, split, size
+
+
+def neighbours(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:
+    """How many chunks or partials that lie along some axes one task takes, of so many for each axis."""
+    return split if isinstance(split, int) else math.prod(split[a] for a in axes if numblocks[a] > 1)
+
+
+def _fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks) -> int | dict[int, int]:
     """How many partials one combine takes: one number for all axes together, or one for each reduced axis."""
     if split_every is None:
         split_every = dask.config.get("split_every", None)
@@ -85,11 +105,11 @@ def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks
     def number(n: Any) -> int:
         return _at_least(2, n, name, f"split_every {n!r}", expected, remedy)
 
-    if isinstance(split_every, dict):
-        given = {_one_axis(name, a, len(chunks)): number(n) for a, n in split_every.items()}
-        split = {a: given.get(a, 2) for a in axes}
-        return split[axes[0]] if len(axes) == 1 else split  # one tree, and one name, however it is said
-    return number(split_every)
+    if not isinstance(split_every, dict):
+        return number(split_every)
+    given = {_one_axis(name, a, len(chunks)): number(n) for a, n in split_every.items()}
+    split = {a: given.get(a, 2) for a in axes}
+    return split[axes[0]] if len(axes) == 1 else split  # one tree, and one name, however it is said
 
 
 def group_size(name: str, group: Any) -> int | None:
@@ -113,13 +133,6 @@ def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
     """Bytes of the largest partial of chunks that are reduced along some axes."""
     kept = (sizes for a, sizes in enumerate(chunks) if a not in axes)
     return float(math.prod(max(sizes, default=0) for sizes in kept) * bound.cell_bytes)
-
-
-def refuse_empty(name: str, bound: Bound, shape: tuple[float, ...], axes: Axes) -> None:
-    """Raise now where a reduction without identity is known to meet an empty slice."""
-    empty = [a for a in axes if shape[a] == 0]
-    if empty and bound.monoid.empty == "raise":
-        raise empty_slice(name, f"shape {shape}, empty along axis {empty[0]}")
 
 
 def empty_slice(name: str, received: str) -> EmptyError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -167,22 +166,12 @@ def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:
 def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:
     """Weights along ``axes``, in that order, as a view of the shape of their chunk and on its side."""
     if weights.shape != tuple(block.shape[a] for a in axes):
-        raise ArgumentError(
-            message(
-                "average",
-                f"a chunk of weights of shape {weights.shape} for one of shape {block.shape} and axes {axes}",
-                "the chunk's sizes along the axes",
-                "Filter array and weights alike, or call compute_chunk_sizes() on both.",
-            )
-        )
-    weights = chunk.like(weights, block).transpose(np.argsort(axes).tolist())
+        received = f"a chunk of weights of shape {weights.shape} for one of shape {block.shape} and axes {axes}"
+        remedy = "Filter array and weights alike, or call compute_chunk_sizes() on both."
+        raise ArgumentError(message("average", received, "the chunk's sizes along the axes", remedy))
     shape = tuple(n if a in axes else 1 for a, n in enumerate(block.shape))
-    weights = weights.reshape(shape)
-    if chunk.is_device(weights):
-        import cupy
-
-        return cupy.broadcast_to(weights, block.shape)
-    return np.broadcast_to(weights, block.shape)
+    weights = chunk.like(weights, block).transpose(np.argsort(axes).tolist()).reshape(shape)
+    return np.broadcast_to(weights, block.shape)  # which CuPy answers for its own
 
 
 def merge(partials: list[Partial], bound: Bound) -> Partial:
@@ -304,7 +293,7 @@ class Folding:
         try:
             self.own = deferred.reduce_deferred(chunks, before)
         except Exception as error:
-            bad = _first_bad(error, (functools.partial(deferred.reduce_deferred, [each]) for each in chunks))
+            bad = _first_bad(error, lambda each: deferred.reduce_deferred([each]), chunks)
             if bad is not None:
                 _tell(error, keys[bad])
             raise
@@ -356,14 +345,15 @@ def reduce_handles(
 
 def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial:
     """Chunks that were perhaps reduced before: what was found out about each is not asked again."""
-    batch = handle.get_or_compute(
-        (picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound)
-    )
-    if bound.monoid.empty == "raise" and not handle.get_or_compute(picks, lambda: all(c.size for (c,) in batch)):
-        return _reduce_run(batch, bound, [handle.share.offsets[i] for i in picks], layout)
-    places = handle.get_or_compute(
-        (picks, layout.shape), lambda: layout.places([handle.share.offsets[i] for i in picks])
-    )
+
+    def offsets() -> list[Coords]:
+        return [handle.share.offsets[i] for i in picks]
+
+    find = handle.get_or_compute
+    batch = find((picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound))
+    if bound.monoid.empty == "raise" and not find(picks, lambda: all(c.size for (c,) in batch)):
+        return _reduce_run(batch, bound, offsets(), layout)
+    places = find((picks, layout.shape), lambda: layout.places(offsets()))
     return chunk.small_to_host(chunk.reduce_many(batch, bound, layout.axes, places), bound)
 
 
@@ -375,26 +365,19 @@ def _named(
     try:
         yield
     except Exception as error:
-        bad = _first_bad(error, (functools.partial(_alone, block, bound, axes) for block in blocks()))
+        bad = _first_bad(error, lambda b: lacks_answer(b[0], bound, axes) or chunk.reduce(b, bound, axes), blocks())
         names = keys()
         which = f"{names[0]} to {names[-1]}, {len(names)} chunks together" if bad is None else str(names[bad])
         error.add_note(f"while reducing {which}")
         raise
 
 
-def _alone(block: tuple[Any, ...], bound: Bound, axes: Axes) -> None:
-    if not lacks_answer(block[0], bound, axes):
-        chunk.reduce(block, bound, axes)
-
-
-def _first_bad(error: Exception, alone: Iterable[Callable[[], Any]]) -> int | None:
+def _first_bad(error: Exception, reduce: Callable[[Any], Any], chunks: Iterable[Any]) -> int | None:
     """After an error of chunks together, the number of the first that cannot be reduced alone. Where memory is
     short, nothing is tried."""
-    if isinstance(error, MemoryError):
-        return None
-    for i, reduce in enumerate(alone):
+    for i, each in enumerate(() if isinstance(error, MemoryError) else chunks):
         try:
-            reduce()
+            reduce(each)
         except Exception:  # whatever it is, it is the error that is to be named
             return i
     return None
@@ -405,13 +388,8 @@ def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound,
     folding, runs = Folding(bound), Runs()
     numbers = [start + i for start, length in layout.runs or () for i in range(length)]
     for at, i in enumerate(picks):
-        partial = reduce_chunks(
-            [h.take([i]) for h in handles],
-            bound,
-            [handles[0].share.offsets[i]],
-            GroupLayout(layout.axes, layout.shape),
-            [handles[0].share.keys[i]],
-        )
+        columns, share, alone = [h.take([i]) for h in handles], handles[0].share, GroupLayout(layout.axes, layout.shape)
+        partial = reduce_chunks(columns, bound, [share.offsets[i]], alone, [share.keys[i]])
         if layout.runs is None:
             folding.add(partial)
         else:
@@ -424,11 +402,9 @@ def _reduce(
 ) -> Partial | Runs:
     if layout.runs is None:
         return _reduce_run(blocks, bound, offsets, layout)
-    runs, i = Runs(), 0
-    for start, length in layout.runs:
-        runs[start] = _reduce_run(blocks[i : i + length], bound, offsets[i : i + length], layout)
-        i += length
-    return runs
+    ends = list(accumulate((length for _, length in layout.runs), initial=0))
+    parts = zip(layout.runs, pairwise(ends), strict=True)
+    return {start: _reduce_run(blocks[a:b], bound, offsets[a:b], layout) for (start, _), (a, b) in parts}
 
 
 def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], layout: GroupLayout) -> Partial:

@@ -41,27 +41,11 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, SummaryTask
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
-from . import deferred, fusion, meta, sources
+from . import deferred, fusion, meta, scan_tasks, sources
 from . import graph_arrays as da
 from .arguments import key_prefix
 from .layers import LazyTasks, Tasks, TaskWriter
-from .scan_tasks import (
-    Rows,
-    Scan,
-    Stretch,
-    TotalsTask,
-    band_carries,
-    band_totals,
-    carries,
-    cut,
-    gather,
-    scan_chunk,
-    scan_first,
-    scan_line,
-    scan_rows,
-    take,
-    totals,
-)
+from .scan_tasks import Rows, Scan, Stretch
 from .sources import HandleSource, PersistedSource
 
 
@@ -128,7 +112,7 @@ class ScanGraph:
             members = [line[i] for i in section.members]
             columns = columns_of(zip(*map(self._blocks, members), strict=True))
             offsets = list(map(self._offset, members))
-            done = writer.add("line", scan_line, columns, offsets, before, self.scan, count=len(members))
+            done = writer.add("line", scan_tasks.scan_line, columns, offsets, before, self.scan, count=len(members))
             for at, coords in enumerate(members):
                 key = self._key(writer.name, coords)
                 writer.tasks[key] = Task(key, operator.getitem, done, at)
@@ -151,25 +135,23 @@ class ScanGraph:
             offsets = [self._offset(lines[0][i]) for i in section.members]
             if each:
                 found = List(*(groups[g] for g in number))
-                before = writer.add("carry", carries, found, orders, offsets, before, scan, kind=SummaryTask)
+                before = writer.add("carry", scan_tasks.carries, found, orders, offsets, before, scan, kind=SummaryTask)
             for k, line in enumerate(lines):
                 for at, i in enumerate(section.members):
                     key = self._key(writer.name, line[i])
                     blocks = map(TaskRef, self._blocks(line[i]))
                     if i:  # as short as can be, for there are many
-                        writer.tasks[key] = Task(key, scan_chunk, before, k, at, *blocks)
+                        writer.tasks[key] = Task(key, scan_tasks.scan_chunk, before, k, at, *blocks)
                     else:  # which waits for nothing
-                        writer.tasks[key] = Task(key, scan_first, *blocks, scan=scan, offset=offsets[0])
+                        writer.tasks[key] = Task(key, scan_tasks.scan_first, *blocks, scan=scan, offset=offsets[0])
 
     def _totals(self, writer: TaskWriter, members: Sequence[Coords], is_one: bool) -> Task | TaskRef:
         """The totals of some chunks: those of only one group are found by the task that puts them in order."""
         columns = zip(*map(self._blocks, members), strict=True)
-        arguments = (columns_of(columns), [self._offset(c) for c in members], self.scan)
-        return (
-            Task(None, totals, *arguments)
-            if is_one
-            else writer.add("total", totals, *arguments, kind=TotalsTask, count=len(members))
-        )
+        given = (scan_tasks.totals, columns_of(columns), [self._offset(c) for c in members], self.scan)
+        if is_one:
+            return Task(None, *given)
+        return writer.add("total", *given, kind=scan_tasks.TotalsTask, count=len(members))
 
     def _key(self, name: str, coords: Coords) -> Any:
         """A chunk of the result; the name is one text for all of them, which travels once."""
@@ -219,13 +201,11 @@ class ScanTree:
     def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, key: str) -> None:
         fusion.install()
         x = arrays[0]
-        self.reduction = sources.Reduction(
-            arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None
-        )
+        axes = tuple(range(x.ndim)) if scan.flat else (scan.axis,)
+        self.reduction = sources.Reduction(arrays, scan.bound, axes, None)
         self.arrays, self.x, self.inputs = arrays, x, [*arrays, *([] if starts is None else [starts])]
-        self.scan = replace(
-            scan, device=meta.promises_device(x._meta), shape=self.reduction.shape, fuse=deferred.fuses()
-        )
+        is_device, shape = meta.promises_device(x._meta), self.reduction.shape
+        self.scan = replace(scan, device=is_device, shape=shape, fuse=deferred.fuses())
         chunks = [str(a.chunks) for a in arrays]
         self.prefix = key_prefix(key)
         self.token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, self.scan)
@@ -236,17 +216,11 @@ class ScanTree:
 
     def one_chunk_a_line(self) -> Any:
         """A task a chunk, in a layer that fuses with its neighbours."""
-        inds = tuple(range(self.x.ndim))
-        return da.blockwise(
-            partial(scan_first, scan=self.scan),
-            inds,
-            *(v for a in self.inputs for v in (a, inds)),
-            name=self.name,
-            dtype=self.scan.bound.result,
-            meta=meta.like(self.x._meta, self.x.ndim, self.scan.bound.result),
-            adjust_chunks={self.scan.axis: _longer} if self.scan.initial else None,
-            align_arrays=False,
-        )
+        scan, x, inds = self.scan, self.x, tuple(range(self.x.ndim))
+        run, inputs = partial(scan_tasks.scan_first, scan=scan), [v for a in self.inputs for v in (a, inds)]
+        sizes = {scan.axis: (x.chunks[scan.axis][0] + scan.initial,)}
+        options = {"name": self.name, "dtype": scan.bound.result, "adjust_chunks": sizes}
+        return meta.blockwise(run, inds, *inputs, template=x._meta, **options)
 
     def of_lines(self) -> Any:
         """Lines of several chunks each."""
@@ -264,17 +238,11 @@ class ScanTree:
         else:
             partition = [[g.members for g in source.partition(line[:-1], len(lines))] for line in lines]
         self.token = tokenize(self.token, str(partition), source is None)
-        graph = ScanGraph(
-            [(a.name, a.numblocks) for a in self.inputs],
-            scan,
-            self.prefix,
-            self.token,
-            [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
-            partition,
-            section,
-            0 if scan.device else planner.scan_chunks_per_task(self.reduction.chunk_bytes),
-            max(x.chunks[scan.axis]) if not scan.flat else math.inf,
-        )
+        arrays = [(a.name, a.numblocks) for a in self.inputs]
+        offsets = [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else ()
+        kept = 0 if scan.device else planner.scan_chunks_per_task(self.reduction.chunk_bytes)
+        length = max(x.chunks[scan.axis]) if not scan.flat else math.inf
+        graph = ScanGraph(arrays, scan, self.prefix, self.token, offsets, partition, section, kept, length)
         return self.array(LazyTasks(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
     def array(self, layer: Tasks, chunks: Sequence[Sequence[float]], axis: int = 0) -> Any:
@@ -312,10 +280,6 @@ def _ready_groups(chunks: int, size: int) -> list[Sequence[int]]:
     return [members for members in groups if members]
 
 
-def _longer(size: float) -> float:
-    return size + 1
-
-
 # ---- all axes, in C order
 
 PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies side by side
@@ -332,9 +296,8 @@ def scan_flat(name: str, arrays: tuple[Any, ...], scan: Scan, key: str) -> Any:
     if last <= rows:
         return ScanTree(arrays, None, scan, key).of_lines()
     if any(math.isnan(n) for sizes in x.chunks for n in sizes):
-        raise ArgumentError(
-            message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")
-        )
+        remedy = "Call x.compute_chunk_sizes() first."
+        raise ArgumentError(message(name, "unknown chunk sizes and no axis", "known sizes", remedy))
     return _InterleavedRows(arrays, None, scan, key).of_interleaved_rows(rows, last)
 
 
@@ -351,9 +314,8 @@ class _InterleavedRows(ScanTree):
         known = workers.current() if source is None else source.known
         band_chunks = list(product(*map(range, x.numblocks[rows + 1 :])))
         bands = list(product(*map(range, x.numblocks[: rows + 1])))
-        partition = [
-            self._groups([(*band, *rest) for rest in band_chunks], len(bands), source, known) for band in bands
-        ]
+        members = [[(*band, *rest) for rest in band_chunks] for band in bands]
+        partition = [self._groups(each, len(bands), source, known) for each in members]
         shares = self._shares(partition, len(band_chunks), known)
         self.token = tokenize(self.token, str(partition), shares)
         self.writer = TaskWriter(self.prefix, self.token)
@@ -403,13 +365,12 @@ class _InterleavedRows(ScanTree):
         """The tasks of a band, of which ``first`` is the first chunk of the result; gives what stands behind it."""
         x, rows, last, add = self.x, self.rows, self.last, self.writer.add
         stretches = [[self._stretch(c) for c in members] for members in partition]
-        columns = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in partition]
-        found = List(
-            *(add("total", band_totals, *each, last, self.scan) for each in zip(columns, stretches, strict=True))
-        )
+        columns: list[Any] = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in partition]
+        given = zip(columns, stretches, strict=True)
+        found = List(*(add("total", scan_tasks.band_totals, *each, last, self.scan) for each in given))
         where = [stretch for each in stretches for stretch in each]
         shape = (cuts[-1], *x.shape[rows + 1 : last], x.numblocks[last])
-        carries = add("carry", band_carries, found, where, shape, before, self.scan)
+        carries = add("carry", scan_tasks.band_carries, found, where, shape, before, self.scan)
         parts = range(len(cuts) - 1)
         begin = None if before is not None else parts[-1] if self.scan.reverse else 0
         behind = (*x.shape[rows + 1 : last], x.shape[last] * self.behind)
@@ -417,8 +378,9 @@ class _InterleavedRows(ScanTree):
             mine = parts[share.members[0] : share.members[-1] + 1]
             start, stop = cuts[mine[0]], cuts[mine[-1] + 1]
             at = (*(slice(0, 1),) * rows, slice(start, stop))
-            pieces: Any = columns if len(mine) == len(parts) else [add("cut", cut, each, at) for each in columns]
-            gathered = (gather, List(*pieces), carries, Rows(where, start, rows, behind))
+            is_whole = len(mine) == len(parts)
+            pieces = columns if is_whole else [add("cut", scan_tasks.cut, each, at) for each in columns]
+            gathered = (scan_tasks.gather, List(*pieces), carries, Rows(where, start, rows, behind))
             largest = -(-(stop - start) // len(mine)) * self.width * self.scan.bound.result.itemsize
             runs = planner.even_stretches(len(mine), max(1, TOGETHER_BYTES // max(largest, 1)))
             source = add("gather", *gathered) if len(runs) > 1 else Task(None, *gathered)
@@ -430,12 +392,12 @@ class _InterleavedRows(ScanTree):
         """The tasks of parts that one task scans; the whole scan begins with part ``begin``."""
         arguments = (source, cuts[parts[0]], cuts[parts[-1] + 1], begin in parts, self.scan)
         if len(parts) == 1:
-            self._add_block(first + parts[0], scan_rows, *arguments)
+            self._add_block(first + parts[0], scan_tasks.scan_rows, *arguments)
             return
-        scanned = self.writer.add("rows", scan_rows, *arguments)
+        scanned = self.writer.add("rows", scan_tasks.scan_rows, *arguments)
         sizes = [(cuts[n + 1] - cuts[n]) * self.width + (self.scan.initial and n == begin) for n in parts]
         for n, ends in zip(parts, pairwise(accumulate(sizes, initial=0)), strict=True):
-            self._add_block(first + n, take, scanned, *ends)
+            self._add_block(first + n, scan_tasks.take, scanned, *ends)
 
     def _add_block(self, number: int, run: Any, *arguments: Any) -> None:
         key = (self.name, number)

@@ -130,16 +130,13 @@ def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -
     fits = (m == n or math.isnan(m) or math.isnan(n) or (m == 1 and a != axis) for a, (m, n) in pairs)
     if flags.ndim != x.ndim or not all(fits):
         expected = f"the array's shape {x.shape}, or its size along the axis"
-        raise ArgumentError(
-            message(name, f"segments of shape {np.shape(segments)}", expected, "Broadcast or slice them.")
-        )
+        received = f"segments of shape {np.shape(segments)}"
+        raise ArgumentError(message(name, received, expected, "Broadcast or slice them."))
     unknown = any(math.isnan(n) for a in (flags, x) for n in a.shape)
-    if unknown and (
-        flags.dtype != bool or any(f not in (1, n) for f, n in zip(flags.numblocks, x.numblocks, strict=True))
-    ):
-        raise ArgumentError(
-            message(name, "unknown chunk sizes", "booleans in the same chunks", "Call compute_chunk_sizes() first.")
-        )
+    is_cut_alike = all(f in (1, n) for f, n in zip(flags.numblocks, x.numblocks, strict=True))
+    if unknown and (flags.dtype != bool or not is_cut_alike):
+        remedy = "Call compute_chunk_sizes() first."
+        raise ArgumentError(message(name, "unknown chunk sizes", "booleans in the same chunks", remedy))
     if flags.dtype != bool:
         flags = _changes(flags, axis, reverse)
     chunks = {a: c for a, c in enumerate(x.chunks) if flags.shape[a] != 1 or a == axis}
