@@ -130,13 +130,12 @@ def survey(
     """A cluster's workers, those that hold each chunk, in C order, of arrays of these names, numbers of blocks and
     futures by key, and how many bytes a chunk of each takes together, at most; of no array where not all chunks are in
     memory, or where the scheduler cannot say."""
-    found: list[list[tuple[str, ...]]] = []
     if client.asynchronous or not all(_are_finished(futures) for _, _, futures in arrays):
-        return of_client(client), found, 0
+        return of_client(client), [], 0
     try:
         known, holders, nbytes = client.run_on_scheduler(survey_scheduler, [(name, n) for name, n, _ in arrays])
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
-        return of_client(client), found, 0
+        return of_client(client), [], 0
     found = [[sets[i] for i in which] for sets, which in holders]
     return _remember(client, known), found if all(map(all, found)) else [], nbytes
 
@@ -229,14 +228,10 @@ def survey_scheduler(
 ) -> tuple[dict[str, Any], list[Holders], int]:
     """The scheduler and its workers, as ``Client.scheduler_info`` has them, who holds arrays of these names and numbers
     of blocks, and how many bytes a chunk of each takes together, at most."""
-    workers = {
-        worker.address: {
-            "nthreads": worker.nthreads,
-            "memory_limit": worker.memory_limit,
-            "metrics": {name: worker.metrics[name] for name in ("memory", "spilled_bytes") if name in worker.metrics},
-        }
-        for worker in dask_scheduler.workers.values()
-    }
+    workers = {}
+    for each in dask_scheduler.workers.values():
+        metrics = {name: each.metrics[name] for name in ("memory", "spilled_bytes") if name in each.metrics}
+        workers[each.address] = {"nthreads": each.nthreads, "memory_limit": each.memory_limit, "metrics": metrics}
     tasks = dask_scheduler.tasks
     chunks = [[tasks.get((name, *c)) for c in product(*map(range, numblocks))] for name, numblocks in arrays]
     nbytes = sum(max((task.get_nbytes() for task in each if task is not None), default=0) for each in chunks)

@@ -21,6 +21,7 @@ import dask
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
+from .. import planner
 from ..chunk import is_device
 from ..errors import ArgumentError, ArgumentTypeError, AxisError, EmptyError, message
 from ..operators.monoid import Bound, Monoid
@@ -30,11 +31,6 @@ from .meta import require_native
 
 Axes = tuple[int, ...]
 Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
-
-FAN_IN = 32  # partials one combine takes: time follows tasks, not bytes,
-FAN_IN_BYTES = 32 * 2**20  # until they are large: a combine holds its inputs at once, and dask keeps them till then.
-FAN_IN_LEAST = 4
-FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
 
 
 def key_prefix(name: str) -> str:
@@ -82,13 +78,8 @@ def tree_arguments(
         raise empty_slice(name, f"shape {x.shape}, empty along axis {empty[0]}")
     split, size = _fan_in(name, bound, split_every, axes, x.chunks), group_size(name, group)
     if size is None and (split_every is not None or dask.config.get("split_every", None) is not None):
-        size = neighbours(split, axes, x.numblocks)
+        size = planner.neighbours(split, axes, x.numblocks)
     return axes, split, size
-
-
-def neighbours(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:
-    """How many chunks or partials that lie along some axes one task takes, of so many for each axis."""
-    return split if isinstance(split, int) else math.prod(split[a] for a in axes if numblocks[a] > 1)
 
 
 def _fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks) -> int | dict[int, int]:
@@ -96,9 +87,8 @@ def _fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunk
     if split_every is None:
         split_every = dask.config.get("split_every", None)
     if split_every is None:
-        largest = bytes_of_largest(chunks, stages(bound, tuple(map(len, chunks)), axes)[0], bound)
-        fits = FAN_IN_UNKNOWN if math.isnan(largest) else int(FAN_IN_BYTES // max(largest, 1))
-        return min(max(fits, FAN_IN_LEAST), FAN_IN)
+        first = planner.stages(bound.monoid.commutative, tuple(map(len, chunks)), axes)[0]
+        return planner.fan_in(bytes_of_largest(chunks, first, bound))
     expected = "None, an integer of 2 or more, or a dict of axis to such integers"
     remedy = "A combine takes at least two partials, or it never ends."
 
@@ -154,24 +144,6 @@ def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...]
     return tuple(
         tuple(0 if a not in axes else 1 if math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
     )
-
-
-def stages(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> list[Axes]:
-    """The sets of axes to reduce one after another, first to last.
-
-    A commutative monoid takes all at once. Otherwise the elements keep their C order: the last axes go first, and
-    a stage ends at an axis of several chunks, because the rows of chunks that lie side by side interleave.
-    """
-    if bound.monoid.commutative:
-        return [axes]
-    done: list[Axes] = []
-    run: Axes = ()
-    for axis in reversed(axes):
-        run = (axis, *run)
-        if numblocks[axis] > 1:
-            done.append(run)
-            run = ()
-    return [*done, run] if run or not done else done
 
 
 # ---- arrays and operators

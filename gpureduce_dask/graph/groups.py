@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection, tokenize
 
+from .. import labels as known_labels
 from ..chunk import is_device, require_plain_chunk
 from ..chunk_groups import codes_of
 from ..device import faults
 from ..dtypes import refuse as refuse_dtype
-from ..errors import ArgumentError, ArgumentTypeError, EmptyError, message
+from ..errors import ArgumentError, ArgumentTypeError, message
 from ..host.histogram import CODES
-from ..labels import boxes, check_range
 from ..operators import table as operators
 from ..operators.grouped import COUNT, Bins, Edges, Labels, binned
 from ..operators.monoid import Bound, Monoid
@@ -31,9 +31,6 @@ from . import graph_arrays as da
 from .arguments import Axes, align, as_dask, bind, key_prefix, normalise_axes, operands
 from .meta import belongs_to_stock, foreign, require_plain
 from .reduce import apply, build_tree
-
-MOST = 2**31  # kernels count groups in 32 bits
-CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
 
 
 def grouped(
@@ -61,7 +58,7 @@ def grouped(
     known = isinstance(given, Labels)
     bins = Bins(name, sizes, axes, given if known else None, strict=strict)
     _refuse_fill(name, fill_value, bound)
-    _refuse_gaps(bins, bound, fill_value)
+    known_labels.refuse_gaps(bins, bound, fill_value)
     whole = binned(bound, bins, fill_value)
     return build_tree(arrays if known else (*arrays, given), whole, axes, False, split_every, name).array
 
@@ -73,32 +70,23 @@ def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict:
         return _lines(name, labels, x, axes, num_groups, strict)
     require_plain(name, "labels", labels)
     given: Any = labels.get() if is_device(labels) else labels
-    given = given if isinstance(given, da.Array) else np.asarray(given)
-    _require_integers(name, given)
-    if not isinstance(given, da.Array) and (along := _one_axis(given, shape)) is not None:
+    is_known = not isinstance(given, da.Array)
+    given = np.asarray(given) if is_known else given
+    known_labels.require_integers(name, given)
+    if is_known and (along := known_labels.one_axis(given, shape)) is not None:
         lines = tuple(given.reshape(-1) if i == along else np.zeros(int(n), np.int8) for i, n in enumerate(shape))
         counts = tuple(num_groups if i == along else 1 for i in range(len(shape)))
         return _lines(name, lines, x, axes, counts, strict)
-    if not isinstance(given, da.Array):
-        count = _count(name, given, num_groups, strict)
+    count = known_labels.count_groups(name, given if is_known else None, num_groups, strict)
+    if is_known:
         if math.isnan(sum(shape)):
             raise _unknown(name)
         whole = _broadcast(name, np.broadcast_to, given, shape)
-        if whole.size * np.min_scalar_type(count).itemsize <= CARRIED_BYTES:
-            return Labels([_narrow(whole, count)]), (count,)
-        small = _narrow(given, count)
+        if whole.size * np.min_scalar_type(count).itemsize <= known_labels.CARRIED_BYTES:
+            return Labels([known_labels.narrow(whole, count)]), (count,)
+        small = known_labels.narrow(given, count)
         given = da.from_array(small, chunks=small.shape if small.shape != shape else tuple(x.chunks[a] for a in axes))
-    else:
-        count = _size(name, num_groups)
     return _cut(name, given, x, axes, shape), (count,)
-
-
-def _one_axis(labels: Any, shape: tuple[float, ...]) -> int | None:
-    """The one of several axes along which labels differ, where their shape says so: an array an axis is then enough."""
-    along = [i for i, n in enumerate(labels.shape) if n > 1]
-    fits = labels.ndim == len(shape) > 1 and len(along) == 1 and labels.shape[along[0]] == shape[along[0]]
-    is_light = 8 * sum(shape) <= CARRIED_BYTES  # False too where a size is unknown
-    return along[0] if fits and is_light and labels.shape != shape else None
 
 
 def _lines(
@@ -114,19 +102,17 @@ def _lines(
         require_plain(name, "labels", each)
     lines = [each if isinstance(each, da.Array) else np.asarray(each) for each in labels]
     for line, size in zip(lines, shape, strict=True):
-        _require_integers(name, line)
+        known_labels.require_integers(name, line)
         if line.shape != (size,) and not (line.ndim == 1 and math.isnan(line.shape[0] + size)):
             expected = f"one of shape ({size},)"
             raise ArgumentError(message(name, f"labels of shape {line.shape}", expected, "Pass a label an element."))
     is_known = not any(isinstance(line, da.Array) for line in lines)
     if is_known and math.isnan(sum(shape)):
         raise _unknown(name)
-    sizes = tuple(
-        _size(name, n) if isinstance(line, da.Array) else _count(name, line, n, strict)
-        for line, n in zip(lines, counts, strict=True)
-    )
+    now = [None if isinstance(line, da.Array) else line for line in lines]
+    sizes = tuple(known_labels.count_groups(name, line, n, strict) for line, n in zip(now, counts, strict=True))
     if is_known:
-        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
+        return Labels([known_labels.narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
     inputs = []
     for i, (line, axis) in enumerate(zip(lines, axes, strict=True)):
         inputs += [_cut(name, da.asanyarray(line), x, (axis,), (shape[i],)), (i,)]
@@ -141,43 +127,9 @@ def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) ->
         require_plain_chunk(operation, line)
     host = [line.get() if is_device(line) else np.asarray(line) for line in lines]
     for line, count in zip(host, sizes, strict=True):
-        check_range(Bins(operation, (count,), (), strict=strict), line)
+        known_labels.check_range(Bins(operation, (count,), (), strict=strict), line)
     shape = tuple(map(len, host))
-    return boxes(host, sizes, slice(0, math.prod(shape))).reshape(shape)
-
-
-def _require_integers(name: str, labels: Any) -> None:
-    if labels.dtype.kind not in "biu" and not (labels.size == 0 and not isinstance(labels, da.Array)):
-        raise refuse_dtype(name, labels.dtype, "labels that are integers", "Number the groups, as np.unique does.")
-
-
-def _count(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
-    """How many groups there are, where labels are known now: those asked for, or up to the largest label."""
-    found = int(labels.max()) + 1 if labels.size else 0
-    count = found if num_groups is None else _size(name, num_groups)
-    check_range(Bins(name, (count,), (), strict=strict), labels)
-    if count >= MOST:
-        _size(name, count)
-    if not count:
-        raise ArgumentError(message(name, "no label of 0 or more", "at least one group", "Pass num_groups=."))
-    return count
-
-
-def _size(name: str, num_groups: Any) -> int:
-    if num_groups is None:
-        received = "labels that are not known yet"
-        raise ArgumentError(message(name, received, "num_groups=", "Say how many groups there are."))
-    if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or not 1 <= int(num_groups) < MOST:
-        received = f"num_groups {num_groups!r}"
-        raise ArgumentError(message(name, received, "an integer of 1 or more, below 2^31", "Number them without gaps."))
-    return int(num_groups)
-
-
-def _narrow(labels: Any, count: int) -> Any:
-    """Labels in the fewest bytes; all that leave an element out are -1."""
-    if labels.dtype.kind == "i":
-        labels = np.maximum(labels, -1)
-    return labels.astype(np.min_scalar_type(-count))
+    return known_labels.boxes(host, sizes, slice(0, math.prod(shape))).reshape(shape)
 
 
 def _broadcast(name: str, broadcast: Any, labels: Any, shape: tuple[float, ...]) -> Any:
@@ -218,38 +170,10 @@ def _refuse_fill(name: str, value: Any, bound: Bound) -> None:
     raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
 
 
-def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
-    """Raise now where labels are known and leave a group empty that has no answer then."""
-    if bound.monoid.empty != "raise" or fill_value is not None or bins.known is None:
-        return
-    lines, sizes = bins.known.arrays, bins.sizes
-    for line, count in zip(lines, sizes, strict=True):
-        present = np.zeros(count, bool)
-        present[line[line >= 0]] = True
-        if not present.all():
-            gaps = f"{count - np.count_nonzero(present)} of {count} groups without elements"
-            what = f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}"
-            remedy = "Say what the others get: fill_value=."
-            raise EmptyError(message(bins.name, what, "elements in every group", remedy))
-
-
-def stretches(labels: Any, chunks: Sequence[int]) -> list[Any] | None:
-    """The groups of each chunk, where each lies whole in one; None where one does not, or an element is of none."""
-    if labels.ndim != 1 or not labels.size or labels.min() < 0 or not all(chunks):
-        return None
-    found = [np.unique(part) for part in _by_chunk(labels, chunks)]
-    every = np.concatenate(found)
-    return found if len(np.unique(every)) == len(every) else None
-
-
-def _by_chunk(labels: Any, chunks: Sequence[int]) -> list[Any]:
-    return np.split(labels, np.cumsum(chunks)[:-1])
-
-
 def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequence[Any], **options: Any) -> Any:
     """Each chunk along the last axis to its own groups, in order."""
     bound, axis = bind(op, (x.dtype,), None, options, name), x.ndim - 1
-    parts = _by_chunk(labels, x.chunks[-1])
+    parts = known_labels.by_chunk(labels, x.chunks[-1])
     codes = np.concatenate([np.searchsorted(mine, part) for mine, part in zip(groups, parts, strict=True)])
     codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
     options = {} if deferred.fuses() else {"fuse": False}
@@ -277,7 +201,7 @@ def reduce_cohorts(
     name: str, op: Monoid, x: Any, labels: Any, cohorts: Mapping[Iterable[int], Sequence[int]], **options: Any
 ) -> Any:
     """The groups of each cohort, which lie in the same chunks along the last axis, from these alone."""
-    parts, found = _by_chunk(labels, x.chunks[-1]), []
+    parts, found = known_labels.by_chunk(labels, x.chunks[-1]), []
     for blocks, groups in cohorts.items():
         blocks = sorted(blocks)
         number = np.full(int(labels.max()) + 2, -1)

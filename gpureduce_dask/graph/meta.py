@@ -50,16 +50,11 @@ def like(meta: Any, ndim: int, dtype: DType) -> Any:
     if ndim:
         # The memory of the old meta serves: an array of no elements reads none of it.
         return type(meta)((0,) * ndim, dtype, memptr=meta.data)
-    return _scalar_meta(dtype)
-
-
-def _scalar_meta(dtype: DType) -> Any:
-    """A 0-d CuPy meta; it has an element, so it needs memory, and without a GPU a flagged NumPy array stands in."""
     import cupy
 
     try:
         return cupy.empty((), dtype)
-    except cupy.cuda.runtime.CUDARuntimeError:
+    except cupy.cuda.runtime.CUDARuntimeError:  # without a GPU there is no memory for its one element
         return device_meta(0, dtype)
 
 
@@ -124,7 +119,13 @@ def require_native(name: str, dtype: np.dtype[Any]) -> None:
 def call(name: str, arrays: tuple[Any, ...], **arguments: Any) -> Any:
     """The stock dask function of this name, with the arguments that differ from every reduction's defaults: None, and
     False for keepdims."""
-    stock = _stock(name)
+    functions: Any = da
+    if name in ("skew", "kurtosis"):  # which need SciPy
+        try:
+            from dask.array import stats as functions
+        except ImportError:
+            functions = None
+    stock = getattr(functions, name, None)
     if stock is None:
         raise foreign(name, arrays)
     given = {k: v for k, v in arguments.items() if v is not None and not (k == "keepdims" and not v)}
@@ -134,17 +135,6 @@ def call(name: str, arrays: tuple[Any, ...], **arguments: Any) -> Any:
         expected = f"the arguments of dask.array.{name}, which these arrays are handed to"
         raise ArgumentError(message(name, received, expected, "Leave it out, or convert the chunks to NumPy arrays."))
     return stock(*arrays, **given)
-
-
-def _stock(name: str) -> Any:
-    """dask's function of this name, or None. Those of ``dask.array.stats`` need SciPy."""
-    if name not in ("skew", "kurtosis"):
-        return getattr(da, name, None)
-    try:
-        from dask.array import stats
-    except ImportError:
-        return None
-    return getattr(stats, name)
 
 
 def foreign(name: str, arrays: tuple[Any, ...]) -> DtypeError:

@@ -23,10 +23,10 @@ from ..operators.product_monoid import Product
 from . import array_expressions as array_expressions  # by which public functions are called
 from . import deferred, fusion, meta, reduce_tasks, sources, views
 from . import graph_arrays as da
-from .arguments import FAN_IN, Axes, align, as_dask, bind, key_prefix, neighbours, operands, tree_arguments
+from .arguments import Axes, align, as_dask, bind, key_prefix, operands, tree_arguments
 from .layers import Tasks, TaskWriter
 from .meta import belongs_to_stock, call, foreign
-from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups, slices_of
+from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
 MANY, MANY_A_THREAD = 32, 4
@@ -119,13 +119,13 @@ class Tree:
         """A task for each group of the source, then combines. Groups of chunks that have yet to be made take in the
         tasks that make them when the graph is optimised."""
         self.source = source
-        size = neighbours(self.split, self.order[0], self.x.numblocks)
+        size = planner.neighbours(self.split, self.order[0], self.x.numblocks)
         is_lazy = isinstance(source, LazySource)
         if isinstance(source, LazySource):
             source.takes(self._partials_of_chunks())
         in_runs = not (is_lazy or self.bound.monoid.commutative)  # groups by worker: their chunks are brought in order
         slices = list(source.slices(self.order[0]))
-        may_join = not is_lazy or (source.holders is not None and size >= FAN_IN)
+        may_join = not is_lazy or (source.holders is not None and size >= planner.FAN_IN)
         together = self._bundles(source, slices) if may_join else {}
         if not together and (sets := exchanges(source, slices, self.order[0])):
             return self._of_sets(source, [[slices[i] for i in each] for each in sets])
@@ -134,7 +134,9 @@ class Tree:
             self.groups += [(group.worker, group.chunks) for group in groups]
             kind: type[Task] = Task
             inputs: list[Any]
-            if is_lazy and size < FAN_IN:  # large partials are folded few at a time, lest a task hold all of them
+            if (
+                is_lazy and size < planner.FAN_IN
+            ):  # large partials are folded few at a time, lest a task hold all of them
                 groups = [replace(g, takes=(self._narrow(g.takes[0], size),)) for g in groups]
             if together:
                 inputs = [together[group] for group in groups]
@@ -192,10 +194,10 @@ class Tree:
         """Combine along the axes that are left."""
         blocks = [1 if a in self.order[0] else n for a, n in enumerate(self.x.numblocks)]
         for number, stage in enumerate(self.order[1:], 1):
-            size = neighbours(self.split, stage, blocks)
+            size = planner.neighbours(self.split, stage, blocks)
             level = {
                 outer: self._close(self._narrow([level[c] for c in members], size), outer, number, Task)
-                for outer, members in slices_of(tuple(blocks), stage).items()
+                for outer, members in planner.slices_of(tuple(blocks), stage).items()
             }
             blocks = [1 if a in stage else n for a, n in enumerate(blocks)]
         return self._as_array(source)

@@ -172,17 +172,8 @@ class ScanGraph:
 def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
     """The chunks of each line, in the order of the scan: a single line where chunks are flat."""
     axes = tuple(range(len(numblocks))) if scan.flat else (scan.axis,)
-    lines = sources.slices_of(numblocks, axes).values()
+    lines = planner.slices_of(numblocks, axes).values()
     return [line[::-1] if scan.reverse else line for line in lines]
-
-
-# Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
-CARRIED_BYTES = 2**24
-LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
-# More of them where they are small: to put tasks in order, dask notes for each section all chunks before it, which for
-# 100,000 chunks in sections of eight takes more than 14 GB.
-SECTIONS = 64
-LAZY_BYTES = 2**26  # of the chunks of such a section
 
 
 def scan_array(arrays: tuple[Any, ...], scan: Scan, starts: Any, key: str) -> Any:
@@ -226,15 +217,17 @@ class ScanTree:
         """Lines of several chunks each."""
         scan, x, source, lines = self.scan, self.x, self.source(), lines_of(self.x.numblocks, self.scan)
         sizes = [math.prod(s) for s in product(*x.chunks)] if scan.flat else x.chunks[scan.axis]
-        section = self._section(source is None, len(sizes))
+        others = () if scan.flat else (s for a, s in enumerate(x.chunks) if a != scan.axis)
+        carry = math.prod(max(s, default=0) for s in others) * scan.bound.state.itemsize
+        section = planner.section(len(sizes), carry, self.reduction.chunk_bytes, source is None)
         ends = [c for line in lines for c in line[:-1]]
         if source is None:
             size = section if workers.current().are_one else 1
-            partition = [_ready_groups(len(line), size) for line in lines]
+            partition = [planner.ready_groups(len(line), size) for line in lines]
         elif len(lines) > 1 and len(ends) <= section:
             partition = [[g.members for g in source.partition(ends, 1)]]
         elif section < len(sizes):
-            partition = [_ready_groups(len(line), 1) for line in lines]
+            partition = [planner.ready_groups(len(line), 1) for line in lines]
         else:
             partition = [[g.members for g in source.partition(line[:-1], len(lines))] for line in lines]
         self.token = tokenize(self.token, str(partition), source is None)
@@ -263,29 +256,8 @@ class ScanTree:
             return PersistedSource(self.reduction, [*found[0].values()], found[1])
         return source
 
-    def _section(self, is_lazy: bool, many: int) -> int:
-        """How many of so many chunks' carries one task finds."""
-        others = () if self.scan.flat else (s for a, s in enumerate(self.x.chunks) if a != self.scan.axis)
-        each = math.prod(max(sizes, default=0) for sizes in others) * self.scan.bound.state.itemsize
-        room = LAZY if math.isnan(each) else max(1, int(CARRIED_BYTES // max(each, 1)))
-        if not is_lazy:
-            return room
-        held = 0 if math.isnan(self.reduction.chunk_bytes) else LAZY_BYTES // max(self.reduction.chunk_bytes, 1)
-        return min(room, max(LAZY, int(min(many // SECTIONS, held))))
-
-
-def _ready_groups(chunks: int, size: int) -> list[Sequence[int]]:
-    """A line's chunks in groups that are ready together, but for the last: nothing stands behind it."""
-    groups = ([i for i in group.members if i + 1 < chunks] for group in planner.even_stretches(chunks, size))
-    return [members for members in groups if members]
-
 
 # ---- all axes, in C order
-
-PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies side by side
-PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for it
-CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
-TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart
 
 
 def scan_flat(name: str, arrays: tuple[Any, ...], scan: Scan, key: str) -> Any:
@@ -316,16 +288,19 @@ class _InterleavedRows(ScanTree):
         bands = list(product(*map(range, x.numblocks[: rows + 1])))
         members = [[(*band, *rest) for rest in band_chunks] for band in bands]
         partition = [self._groups(each, len(bands), source, known) for each in members]
-        shares = self._shares(partition, len(band_chunks), known)
+        band_bytes, tasks = len(band_chunks) * self.reduction.chunk_bytes, max(map(len, partition))
+        shares = planner.shares_of_band(band_bytes, len(bands), tasks, known.threads, known.memory)
+        shares = 1 if known.are_one else shares
         self.token = tokenize(self.token, str(partition), shares)
         self.writer = TaskWriter(self.prefix, self.token)
-        cuts = [self._cuts(x.chunks[rows][band[-1]], len(band_chunks)) for band in bands]
+        sizes = len(band_chunks), self.width * self.scan.bound.result.itemsize, self.reduction.chunk_bytes
+        cuts = [planner.cuts_of_band(x.chunks[rows][band[-1]], *sizes) for band in bands]
         firsts = list(accumulate((len(each) - 1 for each in cuts), initial=0))
         before: TaskRef | None = None
         for i in reversed(range(len(bands))) if self.scan.reverse else range(len(bands)):
             before = self._band(partition[i], cuts[i], firsts[i], before, shares)
-        sizes = [(b - a) * self.width for each in cuts for a, b in pairwise(each)]
-        return self.array(Tasks(self.writer.tasks), [sizes])
+        lengths = [(b - a) * self.width for each in cuts for a, b in pairwise(each)]
+        return self.array(Tasks(self.writer.tasks), [lengths])
 
     def _groups(
         self, members: list[Coords], bands: int, source: PersistedSource | None, known: workers.Workers
@@ -338,26 +313,6 @@ class _InterleavedRows(ScanTree):
             size = planner.to_make(len(members), bands, known.total, self.reduction.chunk_bytes) if known.are_one else 1
             partition = planner.even_stretches(len(members), size)
         return [[members[i] for i in g.members] for g in partition]
-
-    def _shares(self, partition: list[list[list[Coords]]], band_chunks: int, known: workers.Workers) -> int:
-        """How many tasks gather the rows of a band, each for a worker to scan: enough to keep all busy, as long as what
-        is cut for them is worth the tasks, and so many that each has room for them."""
-        if known.are_one:
-            return 1
-        nbytes = band_chunks * self.reduction.chunk_bytes
-        room = min((limit / known.threads[w] for w, limit in known.memory.items()), default=math.inf)
-        useful = -(-planner.GROUPS_PER_THREAD * known.total // len(partition))
-        worth = nbytes // (CUT_BYTES * max(map(len, partition)))
-        return max(1, int(min(useful, worth)), math.ceil(nbytes / (room * planner.MEMORY_SHARE)))
-
-    def _cuts(self, height: int, band_chunks: int) -> list[int]:
-        """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it, and unless
-        more than a few would be scanned apart, each in small pieces."""
-        count = min(height, band_chunks)
-        if height * self.width * self.scan.bound.result.itemsize > PARTS * TOGETHER_BYTES:
-            count = min(count, max(PARTS, int(self.reduction.chunk_bytes // PIECE_BYTES)))
-        count = max(1, count)
-        return [height * i // count for i in range(count + 1)]
 
     def _band(
         self, partition: list[list[Coords]], cuts: list[int], first: int, before: TaskRef | None, shares: int
@@ -382,7 +337,7 @@ class _InterleavedRows(ScanTree):
             pieces = columns if is_whole else [add("cut", scan_tasks.cut, each, at) for each in columns]
             gathered = (scan_tasks.gather, List(*pieces), carries, Rows(where, start, rows, behind))
             largest = -(-(stop - start) // len(mine)) * self.width * self.scan.bound.result.itemsize
-            runs = planner.even_stretches(len(mine), max(1, TOGETHER_BYTES // max(largest, 1)))
+            runs = planner.even_stretches(len(mine), planner.parts_together(largest))
             source = add("gather", *gathered) if len(runs) > 1 else Task(None, *gathered)
             for run in runs:
                 self._scan(mine[run.members[0] : run.members[-1] + 1], cuts, source, first, begin)

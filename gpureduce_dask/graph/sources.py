@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import accumulate, product
 from operator import getitem
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
 from ..operators.table import OPERATORS
 from . import deferred, meta, reduce_tasks
-from .arguments import Axes, Chunks, bytes_of_largest, place_chunks, stages
+from .arguments import Axes, Chunks, bytes_of_largest, place_chunks
 from .layers import GroupNode, PlacedGroupNode
 
 TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
@@ -72,7 +72,7 @@ class Reduction:
     @cached_property
     def order(self) -> list[Axes]:
         """The sets of axes that are reduced one after another."""
-        return stages(self.bound, self.x.numblocks, self.axes)
+        return planner.stages(self.bound.monoid.commutative, self.x.numblocks, self.axes)
 
     def counts(self, stage: Axes) -> tuple[int, int]:
         """How many chunks a slice has, and how many slices there are."""
@@ -113,17 +113,6 @@ class Reduction:
     def layout_of(self, stage: Axes, members: Any) -> reduce_tasks.GroupLayout:
         runs = None if self.bound.monoid.commutative else tuple((r.start, len(r)) for r in planner.runs(members))
         return reduce_tasks.GroupLayout(stage, self.shape, runs)
-
-
-@lru_cache(maxsize=4)  # for a few reductions of one array; of 100,000 chunks each takes 10 MB
-def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
-    """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
-    every = product(*map(range, numblocks))
-    outers = product(*([0] * n if a in stage else range(n) for a, n in enumerate(numblocks)))
-    found: dict[Coords, list[Coords]] = {}
-    for outer, coords in zip(outers, every, strict=True):
-        found.setdefault(outer, []).append(coords)
-    return found
 
 
 def partials_travel(reduction: Reduction, stage: Axes, homes: int) -> bool:
@@ -211,7 +200,7 @@ class Source:
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[GroupTask]]]:
         """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
-        found = slices_of(self.reduction.x.numblocks, stage)
+        found = planner.slices_of(self.reduction.x.numblocks, stage)
         for outer, members in found.items():
             yield outer, [self._group_task(stage, members, g) for g in self.partition(members, len(found))]
 
