@@ -191,7 +191,8 @@ def plan(
     (800000.0, 0.0)
     """
     if not isinstance(monoid, (str, Monoid)):
-        tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, dry_run=True)
+        places: dict[str, Any] = {"axis": axis, "split_every": split_every, "group": group, "dry_run": True}
+        tree, results = build_statistics("stats", x, monoid, keepdims, **places)
         return _describe(tree, f"stats, axis={axis}", results)
     row = operators.get(monoid)
     arrays = operands(row.name, row, x)

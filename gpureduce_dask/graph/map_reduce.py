@@ -7,6 +7,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,13 @@ from ..expressions.tracer import Untraceable
 from ..operators import table as operators
 from ..operators.masked import refusing
 from ..operators.monoid import Bound, DType, Monoid
-from ..operators.product_monoid import Product, product
+from ..operators.shared_states import HOLDERS, SPREADS, UNNAMED, Holder
 from . import graph_arrays as da
 from . import scan_apply, statistics
 from .arguments import as_dask, bind, broadcast
 from .meta import describe, is_ours, require_plain
 from .reduce import apply, build_tree
-from .statistics import UNNAMED, Holder, Statistic, build_statistics, cut_statistic, field_names
+from .statistics import build_statistics, cut_statistic, field_names
 
 NAME = "map_reduce"
 
@@ -148,9 +149,9 @@ def unread(name: str, arrays: tuple[Any, ...], keywords: str = "where=") -> Dtyp
 
 # ---- several statistics
 
-# Of one result of a function: operators by name, the numbers of the outputs that each takes, and whose states hold
-# others'.
-Request = tuple[Mapping[str, Bound], Mapping[str, tuple[int, ...]], Holder]
+# Of one result of a function: operators by name, whose states hold others', and the numbers of the outputs that each
+# takes.
+Request = tuple[Mapping[str, Bound], Holder, Mapping[str, tuple[int, ...]]]
 
 
 def reduce_together(
@@ -158,16 +159,15 @@ def reduce_together(
     function: Function,
     ops: Sequence[Any],
     given: Sequence[Any],
-    axis: Any = None,
-    keepdims: bool = False,
-    split_every: Any = None,
     where: Any = None,
     weights: Any = None,
     dtype: Any = None,
     options: Mapping[str, Any] | None = None,
+    keepdims: bool = False,
+    **places: Any,
 ) -> list[list[Any]]:
     """For each result of the function its statistics, in the order asked. ``ddof`` goes to those that it is for; other
-    options and ``dtype`` are for one operator alone, with weights."""
+    options and ``dtype`` are for one operator alone, with weights. ``places`` are axes and ``split_every``."""
     options, is_masked = options or {}, where is not None
     extra: list[Any] = []
     traced: Function = Masked(function) if is_masked else function
@@ -184,15 +184,26 @@ def reduce_together(
         raise unread(operation, operands.arrays, "where=" if weights is None else "weights=")
     if program is None:
         values = operands.whole(function)
-        return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
+        return [build_statistics(operation, x, ops, keepdims, ddof, **places)[1] for x in values]
     keeps_mask = is_masked and weights is None
     if weights is None:
         requests = _mapped(operation, program, ops, ddof, keeps_mask)
     else:
         requests = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
-    whole, found = join(program, requests, keeps_mask)
-    tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
+    part = partial(_part, program, keeps_mask)
+    whole, found = statistics.join(NAME, ((bounds, holder, partial(part, each)) for bounds, holder, each in requests))
+    if keeps_mask:  # nothing may count
+        found = [[replace(s, bound=replace(s.bound, monoid=refusing(s.bound.monoid))) for s in each] for each in found]
+    tree = build_tree(operands.arrays, whole, keepdims=True, name_prefix=whole.name, **places)
     return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in found]
+
+
+def _part(
+    program: Program, keeps_mask: bool, outputs: Mapping[str, tuple[int, ...]], state: Bound, number: int
+) -> Bound:
+    """The state of an operator as part of a product: of the outputs that are told for it."""
+    part = mapped(program.only(outputs[state.name]), state, keeps_mask, number)
+    return Bound(replace(part.monoid, name=f"{state.name}_{number}"), part.dtypes)
 
 
 def _mapped(
@@ -202,7 +213,7 @@ def _mapped(
     last = len(program.outputs) - keeps_mask
     for k in range(last):
         bounds, holder = statistics.bind_all(operation, ops, program.results[k], ddof)
-        yield bounds, dict.fromkeys(bounds, program.outputs[k : k + 1] + program.outputs[last:]), holder
+        yield bounds, holder, dict.fromkeys(bounds, program.outputs[k : k + 1] + program.outputs[last:])
 
 
 def _weighted(
@@ -213,7 +224,7 @@ def _weighted(
     step = 1 + sum(arities)
 
     def holder(name: str) -> tuple[str, None] | None:  # with weights, those that begin as others' states do
-        found = (each for each, field in statistics.HOLDERS.get(name, ()) if field == "count" and each in rows)
+        found = (each for each, field in HOLDERS.get(name, ()) if field == "count" and each in rows)
         return next(((each, None) for each in found), None)
 
     for first in range(0, len(program.outputs), step):
@@ -223,31 +234,9 @@ def _weighted(
             outputs[name], rest = tuple(rest[:arity]), rest[arity:]
             given = tuple(program.nodes[i].dtype for i in outputs[name])
             _, row, own = weighted(operators.OPERATORS[name], program.nodes[value].dtype, weight)
-            mine = {k: v for k, v in options.items() if k != "ddof" or name in statistics.SPREADS | UNNAMED}
+            mine = {k: v for k, v in options.items() if k != "ddof" or name in SPREADS | UNNAMED}
             bounds[name] = bind(replace(row, name=name), given, dtype or own, mine, operation)
-        yield bounds, outputs, holder
-
-
-def join(program: Program, requests: Iterator[Request], keeps_mask: bool) -> tuple[Product, list[list[Statistic]]]:
-    """The product of all states, and where in it each statistic of each result is."""
-    parts: list[Bound] = []
-    found: list[list[tuple[Bound, int, int]]] = []
-    for bounds, outputs, holder in requests:
-        states, places = statistics.share_states(bounds, holder)
-        pairs = zip(bounds.values(), places, strict=True)
-        found.append([(b, len(parts) + number, offset) for b, (number, offset) in pairs])
-        for state in states:
-            number = len(parts)
-            part = mapped(program.only(outputs[state.name]), state, keeps_mask, number)
-            parts.append(Bound(replace(part.monoid, name=f"{state.name}_{number}"), part.dtypes))
-    whole = product("map_reduce", tuple(parts))
-
-    def statistic(b: Bound, number: int, offset: int) -> Statistic:
-        if keeps_mask:  # nothing may count
-            b = Bound(refusing(b.monoid), b.dtypes, b.dtype)
-        return Statistic(b, whole.offsets[number] + offset)
-
-    return whole, [[statistic(*each) for each in one] for one in found]
+        yield bounds, holder, outputs
 
 
 def _weighted_rows(operation: str, ops: Sequence[Any], has_order: bool) -> tuple[str, ...]:
@@ -287,7 +276,8 @@ def map_reduce(
         ops: Any = op if one is None else [op]
         if weights is None or one is None:
             _require_ddof_alone(ops, dtype, out, options)
-        each = reduce_together(NAME, function, ops, given, axis, keepdims, split_every, where, weights, dtype, options)
+        places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
+        each = reduce_together(NAME, function, ops, given, where, weights, dtype, options, **places)
         return each if one is None else _one(out, [values[0] for values in each])
     monoid = one if where is None else refusing(one)
     traced = function if where is None else Masked(function, monoid.name)

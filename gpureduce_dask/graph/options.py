@@ -21,13 +21,13 @@ from ..errors import ArgumentError, message
 from ..expressions.elements import WEIGHTED, Power, magnitude, same, weighted
 from ..operators import table as operators
 from ..operators.monoid import Monoid
+from ..operators.shared_states import SPREADS
 from . import graph_arrays as da
 from . import meta, reduce_tasks
 from .arguments import agree, as_dask, ordered_axes
 from .map_reduce import map_reduce, reduce_together, unread
 from .meta import belongs_to_stock, call, foreign, require_native, require_plain
 from .reduce import apply
-from .statistics import SPREADS
 
 # How a reduction begins with a value.
 STARTS: dict[str, Any] = {"sum": np.add, "nansum": np.add, "prod": np.multiply, "nanprod": np.multiply}

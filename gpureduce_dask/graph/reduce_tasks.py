@@ -16,6 +16,7 @@ from ..chunk import Place, Places
 from ..device import faults
 from ..distributed.handles import Coords, Handle
 from ..errors import ArgumentError, message
+from ..host.packed import PackedList
 from ..operators.grouped import Binned
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
@@ -27,37 +28,6 @@ from .arguments import Axes, empty_slice
 Partial = Any
 # Of stretches of chunks, by where each starts, where their order matters.
 Runs = dict[int, Partial]
-
-
-class PackedList(list[Any]):
-    """Arrays in order, with None among them. Those of the host that are alike travel as one array."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> Any:
-        present = [item for item in self if item is not None]
-        one = stacked(present)
-        if one is None:
-            return PackedList, (list(self),)
-        return _unpacked, (one, [i for i, item in enumerate(self) if item is None])
-
-
-def _unpacked(one: Any, gaps: Sequence[int]) -> PackedList:
-    found = PackedList(one)
-    for gap in gaps:
-        found.insert(gap, None)
-    return found
-
-
-def stacked(arrays: Sequence[Any]) -> Any:
-    """Arrays of the host, of one shape and dtype, as one; None of others."""
-    if not arrays or type(arrays[0]) is not np.ndarray:
-        return None
-    shape, dtype = arrays[0].shape, arrays[0].dtype
-    if any(type(a) is not np.ndarray or a.shape != shape or a.dtype != dtype for a in arrays):
-        return None
-    # np.stack would look for a dtype that all fit, field by field.
-    return np.frombuffer(bytearray().join(a.tobytes() for a in arrays), dtype).reshape(len(arrays), *shape)
 
 
 @deferred.reads

@@ -14,21 +14,12 @@ from .. import chunk
 from ..device import faults
 from ..distributed.handles import SummaryTask
 from ..host import scan as host_scan
+from ..host.packed import PackedList, running_partials, stacked
 from ..operators.monoid import INDEX, Bound
 from ..operators.table import OPERATORS
 from ..place import Place, whole
 from . import deferred
-from .reduce_tasks import PackedList, Partial, merge, stacked
-
-
-def running_partials(carry: Partial, partials: Sequence[Partial], bound: Bound) -> list[Partial] | None:
-    """What stands behind each of some partials and the carry before them all; None where they are not all alike."""
-    one = stacked(partials)
-    if one is None or not (carry is None or type(carry) is np.ndarray):
-        return None
-    found, end = host_scan.before(one, bound, carry)
-    return [*found, *end][1:]
-
+from .reduce_tasks import Partial, merge
 
 # The arrays to read of a chunk, the operator with their deferred steps, and where segments start.
 Read = tuple[tuple[Any, ...], Bound, Any]

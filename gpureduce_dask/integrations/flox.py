@@ -26,10 +26,10 @@ import numpy as np
 from ..graph import graph_arrays as da
 from ..graph.groups import grouped, reduce_cohorts, reduce_stretches
 from ..graph.meta import promises_device
-from ..graph.statistics import COUNTS, SPREADS
 from ..labels import stretches
 from ..operators import table as operators
 from ..operators.monoid import Monoid
+from ..operators.shared_states import COUNTS, SPREADS
 from .decisions import Arguments, Fallback, Rule, check
 from .match_stock import WithoutWarnings
 
