@@ -19,15 +19,16 @@ from ..distributed.private import write_to
 from ..dtypes import kind
 from ..errors import ArgumentError, message
 from ..expressions.elements import WEIGHTED, Power, magnitude, same, weighted
+from ..graph import graph_arrays as da
+from ..graph import meta, reduce_tasks
+from ..graph.arguments import agree, as_dask, ordered_axes
+from ..graph.map_reduce import map_reduce, reduce_together, unread
+from ..graph.meta import belongs_to_stock, call, foreign, require_native, require_plain
+from ..graph.reduce import apply
 from ..operators import table as operators
+from ..operators.higher_moments import HIGHEST
 from ..operators.monoid import Monoid
 from ..operators.shared_states import SPREADS
-from . import graph_arrays as da
-from . import meta, reduce_tasks
-from .arguments import agree, as_dask, ordered_axes
-from .map_reduce import map_reduce, reduce_together, unread
-from .meta import belongs_to_stock, call, foreign, require_native, require_plain
-from .reduce import apply
 
 # How a reduction begins with a value.
 STARTS: dict[str, Any] = {"sum": np.add, "nansum": np.add, "prod": np.multiply, "nanprod": np.multiply}
@@ -151,9 +152,6 @@ def require_count(total: Any, count: Any, least: int, dtype: Any) -> Any:
     """Totals of at least so many elements; NaN, or NaT, for others."""
     nothing = np.nan if kind(dtype) in "fc" else np.asarray("NaT", dtype)
     return np.where(count >= least, total, nothing).astype(dtype)
-
-
-HIGHEST = 4  # the state of the row has central sums up to this order
 
 
 def central_moment(a: Any, order: Any, also: Mapping[str, Any], **arguments: Any) -> Any:
