@@ -16,14 +16,14 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..distributed.private import write_to
-from ..dtypes import kind
+from ..dtypes import kind, require_native
 from ..errors import ArgumentError, message
 from ..expressions.elements import WEIGHTED, Power, magnitude, same, weighted
 from ..graph import graph_arrays as da
 from ..graph import meta, reduce_tasks
 from ..graph.arguments import agree, as_dask, ordered_axes
 from ..graph.map_reduce import map_reduce, reduce_together, unread
-from ..graph.meta import belongs_to_stock, call, foreign, require_native, require_plain
+from ..graph.meta import belongs_to_stock, call, foreign, require_plain
 from ..graph.reduce import apply
 from ..operators import table as operators
 from ..operators.higher_moments import HIGHEST

@@ -1,8 +1,5 @@
 """What a call and dask's configuration say about a reduction: arrays, operator, axes, fan-in, sizes of groups, and the
 positions that an array's shape must tell. Checked when the graph is built.
-
-A key or a value of the configuration that means nothing here is an error: ignored, a misspelt key would be a program
-that runs as if nothing had been set.
 """
 
 from __future__ import annotations
@@ -11,9 +8,8 @@ import inspect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
-from numbers import Integral, Number, Real
+from collections.abc import Iterable, Sequence
+from numbers import Number, Real
 from typing import Any
 from uuid import uuid4
 
@@ -23,11 +19,12 @@ from dask.highlevelgraph import HighLevelGraph
 
 from .. import planner
 from ..chunk import is_device
+from ..configuration import is_at_least, setting
+from ..dtypes import require_native
 from ..errors import ArgumentError, ArgumentTypeError, AxisError, EmptyError, message
 from ..operators.monoid import Bound, Monoid
 from ..public import is_labelled, xarray
 from . import graph_arrays as da
-from .meta import require_native
 
 Axes = tuple[int, ...]
 Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
@@ -110,13 +107,9 @@ def group_size(name: str, group: Any) -> int | None:
 
 
 def _at_least(least: int, number: Any, name: str, received: str, expected: str, remedy: str) -> int:
-    if not _is_at_least(least, number):
+    if not is_at_least(least, number):
         raise ArgumentError(message(name, received, expected, remedy))
     return int(number)
-
-
-def _is_at_least(least: int, number: Any) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= least
 
 
 def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
@@ -260,45 +253,3 @@ def broadcast(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     along = [(axis - len(shape), size) for axis, size in enumerate(shape)]
     chunks = tuple(next(a.chunks[i] for a in unified if a.ndim >= -i and a.shape[i] == n) for i, n in along)
     return tuple(a if a.chunks == chunks else da.broadcast_to(a, shape, chunks=chunks) for a in unified)
-
-
-# ---- dask's configuration, under ``gpureduce``
-
-ROOT = "gpureduce"
-WORDS = {"true": True, "false": False, "none": None}  # as text, which some ways of configuring leave them
-
-
-def _is_switch(value: Any) -> bool:
-    return isinstance(value, bool) or (isinstance(value, Integral) and value in (0, 1))
-
-
-# The keys that there are: what a value may be, in words and as a test of it.
-KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "accelerate": ("True, False or 'numpy'", lambda value: _is_switch(value) or value == "numpy"),
-    "fuse": ("True or False", _is_switch),
-    "group": ("an integer of 1 or more", lambda value: _is_at_least(1, value)),
-}
-
-
-def setting(key: str) -> Any:
-    """The value of ``gpureduce.<key>``, or None where nothing is set."""
-    given = dask.config.get(ROOT, None)
-    if given is None:
-        return None
-    known = ", ".join(f"{ROOT}.{name}" for name in KNOWN)
-    if not isinstance(given, Mapping):
-        remedy = f"Set one of them, as dask.config.set({{'{ROOT}.accelerate': True}})."
-        raise ArgumentError(message(ROOT, f"{given!r} in dask's configuration", known, remedy))
-    values = {str(name).replace("-", "_"): value for name, value in given.items()}
-    for name, value in values.items():
-        if name not in KNOWN:
-            close = get_close_matches(name, KNOWN, 1)
-            remedy = f"Did you mean {ROOT}.{close[0]}?" if close else "Correct dask's configuration."
-            raise ArgumentError(message(f"{ROOT}.{name}", "no such key in dask's configuration", known, remedy))
-        expected, is_right = KNOWN[name]
-        found = WORDS.get(value.strip().lower(), value.strip().lower()) if isinstance(value, str) else value
-        if found is not None and not is_right(found):
-            remedy = f"Correct dask's configuration, or DASK_{ROOT.upper()}__{name.upper()} in the environment."
-            raise ArgumentError(message(f"{ROOT}.{name}", repr(value), expected, remedy))
-        values[name] = found
-    return values.get(key)

@@ -20,6 +20,7 @@ import numpy as np
 
 from .. import chunk
 from ..chunk import is_device
+from ..configuration import setting
 from ..distributed import private
 from ..distributed.private import DataNode, Task, TaskRef
 from ..expressions import functions
@@ -29,7 +30,6 @@ from ..operators.grouped import Binned
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
 from . import graph_arrays as da
-from .arguments import setting
 
 # Where the inputs of a group's task lie on a GPU, while it runs.
 _inputs: ContextVar[frozenset[int] | None] = ContextVar("gpureduce_inputs", default=None)

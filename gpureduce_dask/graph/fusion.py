@@ -106,8 +106,7 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
         if key in tasks and key not in found:
             found[key] = tasks[key]
             ahead.extend(tasks[key].dependencies)
-    fused: Graph = private.fuse_linear(found, wanted)
-    return fused
+    return private.fuse_linear(found, wanted)
 
 
 class _Call:
@@ -144,10 +143,8 @@ OPTIMIZE = Optimize()
 
 
 def install() -> None:
-    """Make arrays optimise by :class:`Optimize` in this process, with the first graph that has something for it.
-
-    dask's configuration, under its key ``array_optimize``, still goes before.
-    """
+    """Make arrays optimise by :class:`Optimize` in this process, with the first graph that has something for it. dask's
+    configuration, under its key ``array_optimize``, still goes before."""
     private.optimize_arrays(OPTIMIZE)
 
 

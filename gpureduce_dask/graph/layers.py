@@ -56,11 +56,9 @@ class TaskWriter:
     """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, are
     numbered, and say how many chunks or partials a task takes.
 
-    Steps of reductions are "chunk", one to its partial, "group", several chunks to one, "combine", partials to one,
-    and "blocks", those of several slices to their results.
-    Those of scans are "total", of chunks, "carry", what stands before each chunk, "line", several chunks of a line
-    scanned in turn, "behind", what stands behind them, "cut" and "gather", the rows of several chunks, and "rows", some
-    of these scanned.
+    Steps of reductions are "chunk", one to its partial, "group", several to one, "combine", partials to one, "blocks",
+    those of several slices to results; of scans "total", of chunks, "carry", what stands before each, "line", chunks
+    scanned in turn, "behind", what stands behind, "cut" and "gather", rows of chunks, "rows", some of these scanned.
     """
 
     def __init__(self, prefix: str, token: str) -> None:
@@ -76,13 +74,7 @@ class TaskWriter:
         return self._texts.setdefault(text, text)
 
     def add(
-        self,
-        step: str,
-        run: Callable[..., Any],
-        *arguments: Any,
-        kind: type[Task] = Task,
-        count: int | None = None,
-        of: str = "chunk",
+        self, step: str, run: Any, *arguments: Any, kind: type[Task] = Task, count: int | None = None, of: str = "chunk"
     ) -> TaskRef:
         """A task of this step, which takes so many chunks, or whatever else."""
         key: Any = (self.step_name(step), len(self.tasks))

@@ -102,20 +102,6 @@ def loses_nan(arrays: tuple[Any, ...], dtype: Any) -> bool:
     return is_whole and any(dtypes.kind(a.dtype) in "fc" for a in arrays)
 
 
-def require_native(name: str, dtype: np.dtype[Any]) -> None:
-    """Raise for dtypes that neither an operator nor stock dask has a meaning for: most objects, strings, records."""
-    if dtypes.is_native(dtype):
-        return
-    expected = "bool, integer, float, complex, datetime64 or timedelta64"
-    if dtype.kind == "O":
-        remedy = "Convert with x.astype(float), or to the dtype that the objects have in common."
-    elif dtype.names:
-        remedy = "Reduce one field of the record, x['field']."
-    else:
-        remedy = "Convert with x.astype(float), or compare first: (x == value)."
-    raise dtypes.refuse(name, dtype, expected, remedy)
-
-
 def call(name: str, arrays: tuple[Any, ...], **arguments: Any) -> Any:
     """The stock dask function of this name, with the arguments that differ from every reduction's defaults: None, and
     False for keepdims."""

@@ -26,6 +26,8 @@ Read = tuple[tuple[Any, ...], Bound, Any]
 # The partials of some chunks, None for that of nothing; and where a segment starts in their lines, None for each where
 # there are no segments.
 Totals = tuple[list[Partial], list[Any]]
+# Where the totals of a line's chunks are: in which of some groups, and at which place.
+Order = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class Scan:
         if read[0].shape[self.axis] == 0:
             return None, None
         if starts is None and (self._in_order or not bound.indexed):
-            lines = read if self._in_order else tuple(_flip(b, self.axis) for b in read)
+            back = (slice(None),) * self.axis + (slice(None, None, -1),)
+            lines = read if self._in_order else tuple(b[back] for b in read)
             partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset), masks=False)
             return partial, None
         _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
@@ -128,10 +131,6 @@ class Scan:
             chunk.is_device(b) and b.size and b.dtype == dtype and (not self.flat or b.flags.c_contiguous)
             for b, dtype in zip(blocks, self.bound.dtypes, strict=True)
         )
-
-
-def _flip(block: Any, axis: int) -> Any:
-    return block[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
 class Section:
@@ -215,11 +214,7 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
 @deferred.reads
 @faults.task
 def carries(
-    groups: Sequence[Totals],
-    orders: Sequence[Sequence[tuple[int, int]]],
-    offsets: Sequence[int],
-    before: Section | None,
-    scan: Scan,
+    groups: Sequence[Totals], orders: Sequence[Order], offsets: Sequence[int], before: Section | None, scan: Scan
 ) -> Section:
     """What the chunks of a section need. ``orders`` say for each line where its totals are among the groups,
     ``offsets`` are those of the chunks along the axis, and ``before`` is the section before, if there is one."""
