@@ -53,6 +53,9 @@ PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for i
 CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
 TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart
 
+TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
+BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
+
 Coords = tuple[int, ...]
 Axes = tuple[int, ...]
 
@@ -208,6 +211,12 @@ def by_worker(
         for part in even_stretches(len(members), size):
             groups.append(Group(as_range([members[i] for i in part.members]), worker))
     return groups
+
+
+def travel(nbytes: float, homes: int, is_whole: bool) -> bool:
+    """True where each of so many workers may take partials of so many bytes from every other; whole results of one
+    chunk each are finished where they are, or go to one worker."""
+    return nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes))
 
 
 def sets_of_slices(slices: int, threads: int, workers: int, partial_bytes: float) -> list[Sequence[int]]:

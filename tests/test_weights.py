@@ -141,7 +141,7 @@ def test_they_share_states_and_read_once():
     assert len(reads) == 3
     np.testing.assert_allclose(values.mean, np.average([1, 2, 3], weights=w.reshape(3, 10).sum(1)))
     program = tracer.trace(Weighing(same, names, False), (np.dtype("f8"), np.dtype("f8")))
-    ((bounds, _, holder),) = map_reduce._weighted("stats", program, names, np.dtype("f8"), None, {})
+    ((bounds, holder, _),) = map_reduce._weighted("stats", program, names, np.dtype("f8"), None, {})
     states, _ = shared_states.share_states(bounds, holder)
     assert {state.name for state in states} == {"mean", "skew"}  # whose state holds the others'
 

@@ -209,8 +209,8 @@ def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
         raise ArgumentError(message("average", "unknown chunk sizes", "the same chunks in both", remedy))
     inds, run = tuple(range(x.ndim)), partial(reduce_tasks.broadcast_weights, axes=axes)
     cut = weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes))
-    options = {"template": x._meta, "dtype": weights.dtype, "token": "gr-average-weights"}
-    return meta.blockwise(run, inds, x, inds, cut, axes, **options)
+    token = "gr-average-weights"
+    return meta.blockwise(run, inds, x, inds, cut, axes, template=x._meta, dtype=weights.dtype, token=token)
 
 
 def _counts(x: Any, mean: Any, axis: Any) -> Any:

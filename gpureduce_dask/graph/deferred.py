@@ -11,7 +11,7 @@ import math
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -41,13 +41,17 @@ def is_group_task() -> bool:
 
 
 @contextmanager
-def group_task_inputs(inputs: Sequence[Any] = ()) -> Iterator[None]:
-    """What runs in the block is part of a group's task, which has these inputs."""
-    token = _inputs.set(frozenset(map(_memory, filter(is_device, inputs))))
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _inputs.reset(token)
+        variable.reset(token)
+
+
+def group_task_inputs(inputs: Sequence[Any] = ()) -> AbstractContextManager[None]:
+    """What runs in the block is part of a group's task, which has these inputs."""
+    return _set(_inputs, frozenset(map(_memory, filter(is_device, inputs))))
 
 
 def are_inputs(blocks: Sequence[Any]) -> bool:
@@ -64,9 +68,7 @@ def _memory(x: Any) -> int:
 MIN_ELEMENTS = 1 << 12  # elements of an array below which its temporaries cost nothing
 KEPT_NUMBERS = 16  # single numbers of a GPU that are remembered
 MAX_ARRAYS = 4  # arrays that are read together
-OPERATORS = (
-    "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne".split()
-)
+OPERATORS = "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne"
 
 
 def _functions_of_chunks() -> tuple[Any, Any]:
@@ -77,10 +79,8 @@ def _functions_of_chunks() -> tuple[Any, Any]:
 
 
 CAST, SLICE = _functions_of_chunks()
-PLAIN = frozenset(
-    {*(getattr(operator, name) for name in OPERATORS), *functions.UFUNCS, abs, CAST, np.where, np.clip}
-    | {np.real, np.imag, np.angle}
-)
+PLAIN = frozenset({*functions.UFUNCS, abs, CAST, np.where, np.clip, np.real, np.imag, np.angle})
+PLAIN |= {getattr(operator, name) for name in OPERATORS.split()}
 
 _fuses: ContextVar[bool] = ContextVar("gpureduce_fuse", default=True)
 
@@ -90,14 +90,9 @@ def fuses() -> bool:
     return _fuses.get() and setting("fuse") in (None, True)
 
 
-@contextmanager
-def allowed(fuse: bool) -> Iterator[None]:
+def allowed(fuse: bool) -> AbstractContextManager[None]:
     """Reductions that are built in the block compute what they read, or do not."""
-    token = _fuses.set(fuse)
-    try:
-        yield
-    finally:
-        _fuses.reset(token)
+    return _set(_fuses, fuse)
 
 
 _readers: set[Any] = set()

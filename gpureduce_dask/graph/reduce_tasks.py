@@ -264,24 +264,19 @@ class Folding:
             self.own = deferred.reduce_deferred(chunks, before)
         except Exception as error:
             bad = _first_bad(error, lambda each: deferred.reduce_deferred([each]), chunks)
-            if bad is not None:
-                _tell(error, keys[bad])
-            raise
+            with made(None if bad is None else keys[bad]):
+                raise
         self.add(self.own)
-
-
-def _tell(error: Exception, key: Any) -> None:
-    if key is not None:
-        error.add_note(f"while making {key} within a larger task")
 
 
 @contextmanager
 def made(key: Any) -> Iterator[None]:
-    """An error of the block says which of a task's chunks it comes from."""
+    """An error of the block says which of a task's chunks it comes from, where that is known."""
     try:
         yield
     except Exception as error:
-        _tell(error, key)
+        if key is not None:
+            error.add_note(f"while making {key} within a larger task")
         raise
 
 

@@ -30,8 +30,6 @@ from . import deferred, meta, reduce_tasks
 from .arguments import Axes, Chunks, bytes_of_largest, place_chunks
 from .layers import GroupNode, PlacedGroupNode
 
-TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
-BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
 # Whose functions take about as long as it takes to read their chunks. One of others may take minutes.
 KNOWN_PACKAGES = {"numpy", "cupy", "dask", "operator", "_operator", "builtins", "gpureduce_dask"}
 
@@ -121,7 +119,7 @@ def partials_travel(reduction: Reduction, stage: Axes, homes: int) -> bool:
     is_whole = reduction.counts(stage)[0] == 1
     kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
     nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * reduction.bound.cell_bytes
-    return bool(nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes)))
+    return planner.travel(nbytes, homes, is_whole)
 
 
 def bundles(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage: Axes) -> list[list[GroupTask]]:
@@ -237,14 +235,9 @@ class PersistedSource(Source):
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         reduction, mine = self.reduction, [members[i] for i in group.members]
         keys = [[(a.name, *c) for c in mine] for a in reduction.arrays]
-        columns = [List(*map(TaskRef, column)) for column in keys]
-        run = partial(
-            reduce_tasks.reduce_chunks,
-            bound=reduction.bound,
-            offsets=reduction.offsets_of(mine),
-            layout=reduction.layout_of(stage, group.members),
-            keys=keys[0],
-        )
+        columns, layout = [List(*map(TaskRef, column)) for column in keys], reduction.layout_of(stage, group.members)
+        options: dict[str, Any] = {"bound": reduction.bound, "offsets": reduction.offsets_of(mine), "layout": layout}
+        run = partial(reduce_tasks.reduce_chunks, keys=keys[0], **options)
         return GroupTask(run, (columns,), group.worker, len(mine))
 
 
@@ -323,12 +316,9 @@ class HandleSource(Source):
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         reduction, numbers = self.reduction, self.handle_sets[0].numbers
-        run = partial(
-            reduce_tasks.reduce_handles,
-            picks=planner.as_range([numbers[members[i]] for i in group.members]),
-            bound=reduction.bound,
-            layout=reduction.layout_of(stage, group.members),
-        )
+        picks = planner.as_range([numbers[members[i]] for i in group.members])
+        layout = reduction.layout_of(stage, group.members)
+        run = partial(reduce_tasks.reduce_handles, picks=picks, bound=reduction.bound, layout=layout)
         return GroupTask(run, self.refs(str(group.worker)), group.worker, len(group.members))
 
 
