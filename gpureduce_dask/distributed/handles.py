@@ -61,10 +61,8 @@ class Share:
 
 
 class Handle:
-    """An array's chunks on one worker. A copy that travels leaves them there, and finds them again where they are.
-
-    A memory manager that drops one of two copies may drop the one that had the chunks.
-    """
+    """An array's chunks on one worker. A copy that travels leaves them there, and finds them again where they are. A
+    memory manager that drops one of two copies may drop the one that had the chunks."""
 
     __slots__ = ("_chunks", "_found", "share")
 
@@ -195,11 +193,9 @@ class HandleSet:
 
 
 class HandleLayer(MaterializedLayer):
-    """Handles and the chunks that keep their tasks in place, for a graph.
-
-    It keeps all futures of the array, as a graph of its chunks would: a worker that finds a handle without them can
-    fetch them for as long as the graph is there. They do not travel with it.
-    """
+    """Handles and the chunks that keep their tasks in place, for a graph. It keeps all futures of the array, as a graph
+    of its chunks would: a worker that finds a handle without them can fetch them for as long as the graph is there.
+    They do not travel with it."""
 
     def __init__(self, handle_set: HandleSet, layer: Any, client: Any) -> None:
         super().__init__(handle_set.submit(client) | {key: layer.mapping[key] for key in handle_set.anchors.values()})
@@ -290,11 +286,9 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
 
 
 def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
-    """The number of the block, in C order, that each chunk of ``x`` is made of; None where that cannot be told.
-
-    Axes may have changed places, or run backwards: the first chunk, the last along each axis and one between show that.
-    Of what they do not show, as blocks that others have changed places with, the answer is wrong by some transfers.
-    """
+    """The number of the block, in C order, that each chunk of ``x`` is made of; None where that cannot be told. Axes
+    may have changed places, or run backwards: the first chunk, the last along each axis and one between show that. Of
+    what they do not show, as blocks that others have changed places with, the answer is wrong by some transfers."""
     begin = _source(x, name, (0,) * x.ndim)
     if begin is None or math.prod(numblocks) != x.npartitions:
         return None

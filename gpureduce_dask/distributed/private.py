@@ -106,11 +106,9 @@ class _Optimizer:
 
 
 def optimize_arrays(optimize: Callable[..., Any]) -> None:
-    """Have dask's arrays of this process optimised by a function, from now on.
-
-    Not by dask's configuration, which is sent as JSON to workers that start. Where arrays have no such hook, graphs run
-    as they were built, with a task a chunk.
-    """
+    """Have dask's arrays of this process optimised by a function, from now on. Not by dask's configuration, which is
+    sent as JSON to workers that start. Where arrays have no such hook, graphs run as they were built, with a task a
+    chunk."""
     stock = vars(Array).get("__dask_optimize__")
     if _get("dask.array.core.Array.__dask_optimize__") is None or not hasattr(stock, "__get__"):
         return

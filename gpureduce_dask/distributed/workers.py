@@ -160,11 +160,8 @@ def mine() -> Any:
 
 
 def from_memory(keys: Sequence[Any]) -> list[Any] | None:
-    """What the worker that runs the calling task has under these keys, where it has all of them.
-
-    Its event loop reads them, which never waits for a thread: the worker's data may come from a disk, and no other
-    thread may read it.
-    """
+    """What the worker that runs the calling task has under these keys, where it has all of them. Its event loop reads
+    them, which never waits for a thread: the worker's data may come from a disk, and no other thread may read it."""
     worker = mine()
 
     async def read() -> list[Any] | None:
@@ -251,11 +248,9 @@ KNOWN_STATES = frozenset({"memory", "processing", "waiting", "queued", "no-worke
 
 def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
     """The keys that a graph's results need and that the scheduler has already, because somebody persisted them or has
-    them made just now: dask makes no task twice whose key it knows.
-
-    None where the scheduler is not of this process, which is where dask optimises graphs for a cluster. Two schedulers
-    are two clusters: what the wrong one has is a task more.
-    """
+    them made just now: dask makes no task twice whose key it knows. None where the scheduler is not of this process,
+    which is where dask optimises graphs for a cluster. Two schedulers are two clusters: what the wrong one has is a
+    task more."""
     known = [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
     names = {key[0] if isinstance(key, tuple) else key for tasks in known for key in tasks}
     if not any(name in names and not are_of_futures(layer) for name, layer in graph.layers.items()):

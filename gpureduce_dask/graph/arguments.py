@@ -125,10 +125,8 @@ def empty_slice(name: str, received: str) -> EmptyError:
 
 
 def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...], ...]:
-    """Chunk sizes that give every chunk its position along the reduced axes; other axes count as nothing.
-
-    A position needs the sizes of the chunks before it and, but for the first reduced axis, of the whole axis.
-    """
+    """Chunk sizes that give every chunk its position along the reduced axes; other axes count as nothing. A position
+    needs the sizes of the chunks before it and, but for the first reduced axis, of the whole axis."""
     for axis in axes:
         sizes = chunks[axis][:-1] if axis == axes[0] else chunks[axis]
         if any(math.isnan(n) for n in sizes):

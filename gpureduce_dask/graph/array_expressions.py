@@ -66,9 +66,7 @@ def package_of(x: Any) -> str | None:
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of graph-based arrays called with arrays of any kind; its results are of the kind of its arguments.
-
-    With query planning on, results are expressions whatever is given, as they are of dask's own functions.
-    """
+    With query planning on, results are expressions whatever is given, as they are of dask's own functions."""
     known = [] if _is_inside.get() else packages()
     if not known:
         return function(*args, **kwargs)
@@ -377,10 +375,8 @@ Together = tuple[tuple[tuple[CallTemplate, int], Any], ...]
 
 
 def _optimised_together(one: Any, dependents: Any) -> Together:
-    """All results, this one among them, that alone need what lies below them; nothing where others need some of it.
-
-    The chunks of what lies in memory anyone may need.
-    """
+    """All results, this one among them, that alone need what lies below them; nothing where others need some of it. The
+    chunks of what lies in memory anyone may need."""
     results: dict[str, Any] = {one._name: one}
     above: dict[str, list[Any]] = {}
     seen: set[str] = set()

@@ -152,11 +152,9 @@ def move_in_chains(
     graph: Graph, wanted: set[Key], known: Iterable[Key] = (), groups_per_task: Mapping[Any, int] = MappingProxyType({})
 ) -> Graph:
     """The graph with each group's private chains moved into the group's task, and as many groups of one name into one
-    task as ``groups_per_task`` says.
-
-    Of what the scheduler has already, the ``known`` keys, those at which chains meet or part stay where dask would find
-    them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
-    """
+    task as ``groups_per_task`` says. Of what the scheduler has already, the ``known`` keys, those at which chains meet
+    or part stay where dask would find them. What one task alone needs, and needs alone, is made again with it, as
+    dask's fusion makes it."""
     users = users_of(graph)
     there = {key: users[key] for key in known if key in users}
     ends = (key for key, mine in there.items() if len(mine) != 1 or any(len(graph[u].dependencies) > 1 for u in mine))
@@ -239,11 +237,9 @@ def _flat(group: GroupNode, graph: Graph, wanted: set[Key]) -> tuple[GroupNode, 
 def _groups_of_same_chunks(
     graph: Graph, groups: list[GroupNode], users: Mapping[Key, set[Key]]
 ) -> Iterable[list[GroupNode]]:
-    """Groups that fold the same chunks, by different operators or of different functions of their elements.
-
-    A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
-    what these are read from, such as the array of a file, which all groups of all chunks may share.
-    """
+    """Groups that fold the same chunks, by different operators or of different functions of their elements. A chunk of
+    their own is what one member of each needs. What several members of one need is no chunk of theirs but what these
+    are read from, such as the array of a file, which all groups of all chunks may share."""
     made = _made_by({m for g in groups for m in g.members}, graph, users)
     needs = [[(_name(m), _chunks_of(m, graph, made)) for m in g.members] for g in groups]
     counts = Counter((name, key) for each in needs for name, keys in each for key in keys)

@@ -18,9 +18,7 @@ Key = Any
 
 class Tasks(MaterializedLayer):
     """Tasks by key. dask's own layer, which it is otherwise, would copy them with references to the old keys.
-
-    ``groups_per_task`` is how many of the groups that give its results one task makes, one after another.
-    """
+    ``groups_per_task`` is how many of the groups that give its results one task makes, one after another."""
 
     groups_per_task = 1
 
@@ -102,10 +100,8 @@ class LazyTasks(Tasks):
 
 
 class GroupNode(Task):
-    """A task that folds its inputs in order, and may make them too: dask fuses it with nothing.
-
-    It folds them to one result, or to one for each of several slices, so many inputs of each.
-    """
+    """A task that folds its inputs in order, and may make them too: dask fuses it with nothing. It folds them to one
+    result, or to one for each of several slices, so many inputs of each."""
 
     __slots__ = ()
 

@@ -35,10 +35,8 @@ NAME = "map_reduce"
 
 
 class Operands:
-    """Arrays as the kernels read them: of one shape and one chunking, equal ones but once.
-
-    Numbers among what is given are no arrays: as in NumPy, Python's take the dtype of what they meet.
-    """
+    """Arrays as the kernels read them: of one shape and one chunking, equal ones but once. Numbers among what is given
+    are no arrays: as in NumPy, Python's take the dtype of what they meet."""
 
     def __init__(self, name: str, given: Sequence[Any]) -> None:
         self.numbers = {i: x for i, x in enumerate(given) if isinstance(x, (bool, int, float, complex, np.generic))}

@@ -45,13 +45,10 @@ def build_tree(
     group: Any = None,
     dry_run: bool = False,
 ) -> Tree:
-    """Reduce dask arrays of one chunking by a bound monoid; the result is the tree's ``array``.
-
-    Keys start with ``gr-`` and the words of ``name_prefix``, by default the monoid's name. The result has the chunk
-    type that the first array's meta promises. ``group`` is how many chunks one task takes: by default what
-    ``split_every`` says, or else as many as keep every thread busy. A dry run sends nothing to a cluster and is not to
-    be computed.
-    """
+    """Reduce dask arrays of one chunking by a bound monoid; the result is the tree's ``array``. Keys start with ``gr-``
+    and the words of ``name_prefix``, by default the monoid's name. The result has the chunk type that the first array's
+    meta promises. ``group`` is how many chunks one task takes: by default what ``split_every`` says, or else as many as
+    keep every thread busy. A dry run sends nothing to a cluster and is not to be computed."""
     x, name = arrays[0], name_prefix or bound.name
     axes, split, size = tree_arguments(name, bound, x, axis, split_every, group)
     fusion.install()
@@ -78,10 +75,8 @@ def build_tree(
 
 
 class Tree:
-    """One reduction of one graph: what all of its layers have in common.
-
-    ``split`` is how many partials one combine takes, and ``options`` tell ways of grouping chunks from one another.
-    """
+    """One reduction of one graph: what all of its layers have in common. ``split`` is how many partials one combine
+    takes, and ``options`` tell ways of grouping chunks from one another."""
 
     def __init__(
         self, reduction: Reduction, keepdims: bool, prefix: str, split: int | dict[int, int], options: Any = ()
@@ -305,11 +300,8 @@ def apply(
     group: int | None = None,
     **options: Any,
 ) -> Any:
-    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's.
-
-    ``group`` is how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's
-    ``finalise``.
-    """
+    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's. ``group`` is
+    how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's ``finalise``."""
     monoid = operators.get(op)
     name = name or monoid.name
     arrays = tuple(as_dask(name, x) for x in inputs)

@@ -35,10 +35,8 @@ Runs = dict[int, Partial]
 def reduce_chunk(
     *blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None, fuse: bool = True
 ) -> Partial:
-    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices.
-
-    The deferred steps of a block are computed as it is read, with ``fuse``, and else before.
-    """
+    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices. The
+    deferred steps of a block are computed as it is read, with ``fuse``, and else before."""
     place = None
     if shape is not None:
         *blocks, slices = blocks  # type: ignore[assignment]
@@ -196,11 +194,8 @@ LAUNCH_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class GroupLayout:
-    """How a group's chunks lie in the array.
-
-    ``shape`` is the array's along the reduced axes and 0 along others, where positions matter. ``runs`` are the start
-    and length of each stretch of neighbours, where their order matters.
-    """
+    """How a group's chunks lie in the array. ``shape`` is the array's along the reduced axes and 0 along others, where
+    positions matter. ``runs`` are the start and length of each stretch of neighbours, where their order matters."""
 
     axes: Axes
     shape: tuple[int, ...] | None = None

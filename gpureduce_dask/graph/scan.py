@@ -177,11 +177,8 @@ def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
 
 
 def scan_array(arrays: tuple[Any, ...], scan: Scan, starts: Any, key: str) -> Any:
-    """Scan dask arrays of one chunking along an axis.
-
-    ``starts`` is a dask array of bool in the same chunks, or of size 1 along other axes: true where a segment starts.
-    ``key`` is a part of the names of tasks.
-    """
+    """Scan dask arrays of one chunking along an axis. ``starts`` is a dask array of bool in the same chunks, or of size
+    1 along other axes: true where a segment starts. ``key`` is a part of the names of tasks."""
     tree = ScanTree(arrays, starts, scan, key)
     return tree.one_chunk_a_line() if tree.x.numblocks[scan.axis] == 1 else tree.of_lines()
 

@@ -118,10 +118,8 @@ def _require_answer_for_nothing(name: str, bound: Bound) -> None:
 
 
 def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -> Any:
-    """A dask array that is true where a segment starts, in the chunks of ``x`` or of size 1 along other axes.
-
-    Booleans say so themselves; any other labels start a segment wherever they differ from the one before.
-    """
+    """A dask array that is true where a segment starts, in the chunks of ``x`` or of size 1 along other axes. Booleans
+    say so themselves; any other labels start a segment wherever they differ from the one before."""
     require_plain(name, "segments", segments)
     flags = as_dask(name, segments)
     if flags.ndim == 1 and x.ndim > 1:

@@ -32,13 +32,10 @@ Order = Sequence[tuple[int, int]]
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan along an axis, as every task of it knows it.
-
-    ``shape`` is, where positions matter, the array's along the axis and 0 along others, or of flat chunks all of it.
-    ``device`` is whether results are CuPy arrays. With ``initial`` the first result of a line stands for none of its
-    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute the deferred steps
-    of their chunks.
-    """
+    """One scan along an axis, as every task of it knows it. ``shape`` is, where positions matter, the array's along the
+    axis and 0 along others, or of flat chunks all of it. ``device`` is whether results are CuPy arrays. With
+    ``initial`` the first result of a line stands for none of its elements. ``flat`` chunks are read in C order as one
+    line. With ``fuse`` tasks compute the deferred steps of their chunks."""
 
     bound: Bound
     axis: int
@@ -286,11 +283,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a band, and where those of each chunk belong.
-
-    ``first`` is the first of these rows, ``lead`` how many axes of size 1 stand before them in a chunk, and ``behind``
-    the shape of a row in the result.
-    """
+    """Some rows of a band, and where those of each chunk belong. ``first`` is the first of these rows, ``lead`` how
+    many axes of size 1 stand before them in a chunk, and ``behind`` the shape of a row in the result."""
 
     stretches: Sequence[Stretch]
     first: int
@@ -376,10 +370,8 @@ def cut(columns: Columns, at: Slices) -> list[list[Any]]:
 
 def gather(groups: Sequence[Columns], carries: tuple[Any, Any], rows: Rows) -> tuple[Columns, Any, Rows]:
     """The chunks, or cut pieces of them, that have some rows of a band, and what stands before these rows, as the
-    result of one task. All tasks that scan the rows run where that result lies. Nothing is copied.
-
-    Chunks stand first, and in lists: so a GPU's travel as such, and the scheduler knows what they weigh.
-    """
+    result of one task. All tasks that scan the rows run where that result lies. Nothing is copied. Chunks stand first,
+    and in lists: so a GPU's travel as such, and the scheduler knows what they weigh."""
     return [[block for column in each for block in column] for each in zip(*groups, strict=True)], carries[0], rows
 
 

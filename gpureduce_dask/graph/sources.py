@@ -177,9 +177,7 @@ def join_groups(groups: list[GroupTask]) -> GroupTask:
 
 class Source:
     """The chunks of a reduction in groups: by the workers that hold them where these are known, else in order.
-
-    ``holders`` has the workers of each chunk, and ``memory`` bounds the bytes of a task's chunks on some of them.
-    """
+    ``holders`` has the workers of each chunk, and ``memory`` bounds the bytes of a task's chunks on some of them."""
 
     least_bytes: float = planner.MIN_READ_BYTES  # of a group, where its worker has more threads
     mark: Any  # tells one partition from another, in keys

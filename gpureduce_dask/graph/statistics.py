@@ -97,10 +97,8 @@ def bind_all(operation: str, ops: Sequence[str | Monoid], dtype: DType, ddof: fl
 def plan_parts(
     operation: str, ops: Sequence[str | Monoid], dtype: DType, ddof: float
 ) -> tuple[Product, list[Statistic]]:
-    """The product that the statistics of elements of this dtype need, and each of them in it.
-
-    Raises as the single functions do for elements that an operator has no meaning for.
-    """
+    """The product that the statistics of elements of this dtype need, and each of them in it. Raises as the single
+    functions do for elements that an operator has no meaning for."""
     whole, (found,) = join(operation, [(*bind_all(operation, ops, dtype, ddof), lambda state, _: state)])
     return whole, found
 
