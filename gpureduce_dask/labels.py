@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -124,6 +125,18 @@ def refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
             what = f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}"
             remedy = "Say what the others get: fill_value=."
             raise EmptyError(message(bins.name, what, "elements in every group", remedy))
+
+
+def refuse_fill(name: str, value: Any, bound: Bound) -> None:
+    """Raise for a fill value that would become another number, as NaN among integers."""
+    if value is None or bound.monoid.empty != "raise" or bound.result.kind not in "biu":
+        return
+    with suppress(OverflowError, TypeError, ValueError), np.errstate(invalid="ignore"):
+        if np.asarray(value).astype(bound.result) == value:
+            return
+    received = f"fill_value {value!r} among results of {bound.result}"
+    remedy = "Pass one that fits, or convert the array with astype."
+    raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
 
 
 def stretches(labels: Any, chunks: Sequence[int]) -> list[Any] | None:

@@ -100,6 +100,12 @@ def stages(commutative: bool, numblocks: tuple[int, ...], axes: Axes) -> list[Ax
     return [*done, run] if run or not done else done
 
 
+def bytes_of_largest(chunks: Sequence[Sequence[float]], axes: Axes, cell_bytes: float) -> float:
+    """Bytes of the largest partial of chunks that are reduced along some axes, to cells of so many bytes."""
+    kept = (sizes for a, sizes in enumerate(chunks) if a not in axes)
+    return float(math.prod(max(sizes, default=0) for sizes in kept) * cell_bytes)
+
+
 def fan_in(partial_bytes: float) -> int:
     """How many partials of so many bytes one combine takes."""
     fits = FAN_IN_UNKNOWN if math.isnan(partial_bytes) else int(FAN_IN_BYTES // max(partial_bytes, 1))

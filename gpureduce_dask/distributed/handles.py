@@ -225,7 +225,8 @@ def homes_of(layer: Any, holders: Sequence[tuple[str, ...]]) -> list[str]:
 
 def plan_handles(name: str, chunks: Chunks, homes: list[str]) -> HandleSet:
     """Handles of chunks that lie, in C order, on these workers; none is made yet."""
-    starts = tuple(tuple(map(_whole, accumulate(sizes[:-1], initial=0))) for sizes in chunks)
+    at = (accumulate(sizes[:-1], initial=0) for sizes in chunks)
+    starts = tuple(tuple(-1 if math.isnan(start) else int(start) for start in each) for each in at)
     members: dict[str, list[int]] = {}
     for number, worker in enumerate(homes):
         members.setdefault(worker, []).append(number)
@@ -249,11 +250,12 @@ def keep_handles(
     return handle_set
 
 
-def _whole(start: float) -> int:
-    return int(start) if start == start else -1
-
-
 Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
+
+
+def numblocks_of(futures: Iterable[Any]) -> Coords:
+    """How many blocks along each axis an array has, whose keys these are."""
+    return tuple(n + 1 for n in map(max, zip(*(key[1:] for key in futures), strict=True)))
 
 
 def by_coords(numblocks: Coords, found: Sequence[tuple[str, ...]]) -> Holders:
@@ -270,7 +272,7 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
             continue
         if not all(type(key) is tuple and key[0] == name for key in mapping):  # as handles and their chunks
             continue
-        numblocks = tuple(n + 1 for n in map(max, zip(*(key[1:] for key in mapping), strict=True)))
+        numblocks = numblocks_of(mapping)
         order = _order(x, name, numblocks) if first.client is not None else None
         if order is None:
             continue

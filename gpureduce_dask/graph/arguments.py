@@ -85,7 +85,7 @@ def _fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunk
         split_every = dask.config.get("split_every", None)
     if split_every is None:
         first = planner.stages(bound.monoid.commutative, tuple(map(len, chunks)), axes)[0]
-        return planner.fan_in(bytes_of_largest(chunks, first, bound))
+        return planner.fan_in(planner.bytes_of_largest(chunks, first, bound.cell_bytes))
     expected = "None, an integer of 2 or more, or a dict of axis to such integers"
     remedy = "A combine takes at least two partials, or it never ends."
 
@@ -112,29 +112,10 @@ def _at_least(least: int, number: Any, name: str, received: str, expected: str, 
     return int(number)
 
 
-def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
-    """Bytes of the largest partial of chunks that are reduced along some axes."""
-    kept = (sizes for a, sizes in enumerate(chunks) if a not in axes)
-    return float(math.prod(max(sizes, default=0) for sizes in kept) * bound.cell_bytes)
-
-
 def empty_slice(name: str, received: str) -> EmptyError:
     """The error for a slice that has no element, hence no answer."""
     expected = "at least one element in each slice (it has no identity)"
     return EmptyError(message(name, received, expected, "Drop the empty axes first."))
-
-
-def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...], ...]:
-    """Chunk sizes that give every chunk its position along the reduced axes; other axes count as nothing. A position
-    needs the sizes of the chunks before it and, but for the first reduced axis, of the whole axis."""
-    for axis in axes:
-        sizes = chunks[axis][:-1] if axis == axes[0] else chunks[axis]
-        if any(math.isnan(n) for n in sizes):
-            received, expected = f"unknown chunk sizes along axis {axis}", "known sizes, because the result depends on"
-            raise ArgumentError(message(name, received, f"{expected} positions", "Call x.compute_chunk_sizes() first."))
-    return tuple(
-        tuple(0 if a not in axes else 1 if math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
-    )
 
 
 # ---- arrays and operators

@@ -1,12 +1,10 @@
 """dask's hook for optimising arrays: tasks that move into those which need them, in a graph that is about to run.
 
-Groups whose chunks have yet to be made take in the tasks that make them, scans take in elementwise steps, and the task
-that joins an array's blocks takes in those that finish small ones.
-
-One task then makes, reduces and frees a group's chunks one after another. Only when a graph is about to run is it known
-what else needs a chunk. So the graph is built with a task a chunk, right as it is, and the hook moves into each group
-the tasks that nothing else needs. A chunk that something else needs too stays a task of its own; where that is another
-reduction of the same chunks, one task makes them for both.
+Groups whose chunks have yet to be made take in the tasks that make them, and make, reduce and free a group's chunks one
+after another. Only when a graph is about to run is it known what else needs a chunk. So the graph is built with a task
+a chunk, right as it is, and the hook moves into each group the tasks that nothing else needs. A chunk that something
+else needs too stays a task of its own; where that is another reduction of the same chunks, one task makes them for
+both. Scans take in elementwise steps, and the task that joins an array's blocks those that finish small ones.
 """
 
 from __future__ import annotations

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -19,15 +18,14 @@ from dask.base import is_dask_collection, tokenize
 from .. import labels as known_labels
 from ..chunk import is_device, require_plain_chunk
 from ..chunk_groups import codes_of
-from ..device import faults
 from ..dtypes import refuse as refuse_dtype
 from ..errors import ArgumentError, ArgumentTypeError, message
-from ..host.histogram import CODES
+from ..host.histogram import CODES, edges_of
 from ..operators import table as operators
 from ..operators.grouped import COUNT, Bins, Edges, Labels, binned
-from ..operators.monoid import Bound, Monoid
-from . import deferred, meta, reduce_tasks
+from ..operators.monoid import Monoid
 from . import graph_arrays as da
+from . import meta
 from .arguments import Axes, align, as_dask, bind, key_prefix, normalise_axes, operands
 from .meta import belongs_to_stock, foreign, require_plain
 from .reduce import apply, build_tree
@@ -57,7 +55,7 @@ def grouped(
     given, sizes = _labels(name, labels, arrays[0], axes, num_groups, strict)
     known = isinstance(given, Labels)
     bins = Bins(name, sizes, axes, given if known else None, strict=strict)
-    _refuse_fill(name, fill_value, bound)
+    known_labels.refuse_fill(name, fill_value, bound)
     known_labels.refuse_gaps(bins, bound, fill_value)
     whole = binned(bound, bins, fill_value)
     return build_tree(arrays if known else (*arrays, given), whole, axes, False, split_every, name).array
@@ -158,60 +156,6 @@ def _unknown(name: str) -> ArgumentError:
     return ArgumentError(message(name, "unknown chunk sizes", "labels in the array's own chunks", remedy))
 
 
-def _refuse_fill(name: str, value: Any, bound: Bound) -> None:
-    """Raise for a fill value that would become another number, as NaN among integers."""
-    if value is None or bound.monoid.empty != "raise" or bound.result.kind not in "biu":
-        return
-    with suppress(OverflowError, TypeError, ValueError), np.errstate(invalid="ignore"):
-        if np.asarray(value).astype(bound.result) == value:
-            return
-    received = f"fill_value {value!r} among results of {bound.result}"
-    remedy = "Pass one that fits, or convert the array with astype."
-    raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
-
-
-def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequence[Any], **options: Any) -> Any:
-    """Each chunk along the last axis to its own groups, in order."""
-    bound, axis = bind(op, (x.dtype,), None, options, name), x.ndim - 1
-    parts = known_labels.by_chunk(labels, x.chunks[-1])
-    codes = np.concatenate([np.searchsorted(mine, part) for mine, part in zip(groups, parts, strict=True)])
-    codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
-    options = {} if deferred.fuses() else {"fuse": False}
-    inds = tuple(range(x.ndim))
-    return meta.blockwise(
-        partial(_reduce_stretch, name=name, bound=bound, device=meta.promises_device(x._meta), **options),
-        inds,
-        *(x, inds, codes, (axis,)),
-        template=x._meta,
-        dtype=bound.result,
-        name=f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, options)}",
-        adjust_chunks={axis: tuple(map(len, groups))},
-    )
-
-
-@deferred.reads
-@faults.task
-def _reduce_stretch(block: Any, codes: Any, name: str, bound: Bound, **options: Any) -> Any:
-    axes = (len(block.shape) - 1,)
-    bins = Bins(name, (int(codes.max()) + 1,), axes)
-    return reduce_tasks.reduce_whole(block, codes, bound=binned(bound, bins), axes=axes, keepdims=False, **options)
-
-
-def reduce_cohorts(
-    name: str, op: Monoid, x: Any, labels: Any, cohorts: Mapping[Iterable[int], Sequence[int]], **options: Any
-) -> Any:
-    """The groups of each cohort, which lie in the same chunks along the last axis, from these alone."""
-    parts, found = known_labels.by_chunk(labels, x.chunks[-1]), []
-    for blocks, groups in cohorts.items():
-        blocks = sorted(blocks)
-        number = np.full(int(labels.max()) + 2, -1)
-        number[list(groups)] = np.arange(len(groups))
-        mine = number[np.concatenate([parts[b] for b in blocks])]
-        few = x.blocks[(slice(None),) * (x.ndim - 1) + (blocks,)]
-        found.append(grouped(name, op, few, mine, x.ndim - 1, len(groups), None, None, None, **options))
-    return da.concatenate(found, axis=-1)
-
-
 # ---- counts and histograms
 
 
@@ -257,7 +201,7 @@ def histogram(
     if is_lazy(bins) or is_lazy(range):
         lazily: tuple[Any, Any] = da.histogram(x, bins, range, normed, weights, density)
         return lazily
-    edges = _edges(name, bins, range, x.dtype)
+    edges = edges_of(name, bins, range, x.dtype)
     if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
         raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
     bins_of = Edges(edges, tuple(range) if np.ndim(bins) == 0 else None, masks)
@@ -293,15 +237,3 @@ def _weighted(name: str, x: Any, edges: Edges, weights: Any) -> Any:
 def is_lazy(bins: Any) -> bool:
     """True for bins, or a range, of which some are known when they are computed."""
     return any(map(is_dask_collection, bins if isinstance(bins, list | tuple) else (bins,)))
-
-
-def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
-    """The edges of the bins, in NumPy's dtype."""
-    if bins is None or isinstance(bins, str) or (np.ndim(bins) == 0 and range is None):
-        received, remedy = f"bins={bins!r} and range={range!r}", "Only data could tell: pass both."
-        raise ArgumentError(message(name, received, "edges, or a number of bins and a range", remedy))
-    try:
-        return np.histogram_bin_edges(np.empty(0, dtype), bins, range)
-    except (ValueError, TypeError) as error:
-        remedy = "Pass increasing edges, or a number and (low, high)."
-        raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error

@@ -139,9 +139,8 @@ def checked_mask(name: str, where: Any) -> Any:
 
 def unread(name: str, arrays: tuple[Any, ...], keywords: str = "where=") -> DtypeError:
     """The error for chunks that are no plain numbers, with a mask or weights."""
-    given = [a for a in arrays if a.dtype.kind != "b"] or arrays
+    received = f"{keywords} with {describe([a for a in arrays if a.dtype.kind != 'b'] or arrays)}"
     remedy = "Fill masked chunks first, and pass their mask as where=."
-    received = f"{keywords} with {describe(given)}"
     return DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
 
 
@@ -296,8 +295,7 @@ def _require_ddof_alone(ops: Any, dtype: Any, out: Any, options: Mapping[str, An
     others = [key for key in options if key != "ddof"]
     others += [key for key, value in {"dtype": dtype, "out": out}.items() if value is not None]
     if others or not ops:
-        received = ", ".join(others) or "no operator"
-        remedy = "Pass one operator, not in a list."
+        received, remedy = ", ".join(others) or "no operator", "Pass one operator, not in a list."
         raise ArgumentError(message(NAME, received, "a list of operators, and ddof", remedy))
 
 
@@ -306,8 +304,8 @@ def _one(out: Any, results: Sequence[Any]) -> Any:
     if len(results) == 1:
         return write_to(out, results[0])
     if out is not None:
-        received = f"out= for {len(results)} results"
-        raise ArgumentError(message(NAME, received, "no out=", "Reduce one result at a time."))
+        remedy = "Reduce one result at a time."
+        raise ArgumentError(message(NAME, f"out= for {len(results)} results", "no out=", remedy))
     return tuple(results)
 
 
@@ -321,8 +319,8 @@ def map_scan(
         found = _scans(function, operators.get(op), given, out, **arguments)
         return tuple(found) if len(found) > 1 else found[0]
     if out is not None:
-        received = "out= for several operators"
-        raise ArgumentError(message("map_scan", received, "no out=", "Scan by one operator at a time."))
+        remedy = "Scan by one operator at a time."
+        raise ArgumentError(message("map_scan", "out= for several operators", "no out=", remedy))
     by_operator = [_scans(function, operators.get(each), given, out, **arguments) for each in op]
     return [list(each) for each in zip(*by_operator, strict=True)]
 

@@ -1,25 +1,21 @@
 """The scan tree: totals of chunks in groups, the carry before each chunk, and each scanned from there.
 
 No chunk waits for the scan of another: only totals are combined in order, a section at a time. Chunks that have yet to
-be made are made once, and each is held until the totals before it are known; sections are short, so that few chunks
-wait.
+be made are made once and held until the totals before them are known; sections are short, so that few chunks wait.
 
 Where this process's threads are all busy with a line each, and all results are kept, a task scans several chunks of a
 line in turn, after the task that scanned those before: each chunk is read but once, but several results come at a time.
-
-On a cluster a carry from chunk to chunk takes two tasks a chunk, since a task gives one key: 0.9 to 2.7 times as long
+On a cluster, where a task gives one key, a carry from chunk to chunk takes two tasks a chunk: 0.9 to 2.7 times as long
 on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-11).
 
 Over all axes, in C order, no chunk is cut or joined before it is scanned. Where each chunk is one stretch of the C
 order, so is each chunk of the result. Otherwise the rows of chunks that lie side by side interleave. A band is all
 chunks with the same first rows: each gives the totals of its stretches of rows, one task puts them in order, and a
-chunk of the result is some rows of the band, from as many chunks as lie side by side.
-
-So all chunks of a band must come together where its rows are scanned. One task gathers them, which gives no more than a
-list, and those that scan depend on it alone: they run where it lies, and each chunk goes to one worker. To cut each
-chunk for each of those that scan moves as many bytes, and takes tasks as the chunks of a band times the chunks. Where
-there are fewer bands than workers can scan, large chunks are cut, once for each share of the rows: those that a worker
-holds of a band, by one task.
+chunk of the result is some rows of the band. So its chunks must come together where the rows are scanned. One task
+gathers them, which gives no more than a list, and those that scan depend on it alone: they run where it lies, and each
+chunk goes to one worker. To cut each chunk for each of those that scan moves as many bytes, by as many tasks as a band
+has chunks, times the chunks. Where there are fewer bands than workers can scan, large chunks are cut, once for each
+share of the rows: those that a worker holds of a band, by one task.
 """
 
 from __future__ import annotations
@@ -56,16 +52,13 @@ def columns_of(columns: Iterable[Iterable[Any]]) -> List:
 
 @dataclass(frozen=True)
 class ScanGraph:
-    """A scan along an axis.
-
-    ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
-    segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in them.
-    ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
-    finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
+    """A scan along an axis. ``arrays`` are the names and the numbers of chunks of those that are scanned, and of that
+    which says where segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in
+    them. ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one
+    task finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
     ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``kept_section`` how
     many the latter where all results are kept, 0 where none are. ``length`` is how many elements a chunk has along the
-    axis, at most.
-    """
+    axis, at most."""
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
     scan: Scan

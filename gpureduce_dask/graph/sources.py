@@ -26,8 +26,9 @@ from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
 from ..operators.table import OPERATORS
+from ..place import place_chunks
 from . import deferred, meta, reduce_tasks
-from .arguments import Axes, Chunks, bytes_of_largest, place_chunks
+from .arguments import Axes, Chunks
 from .layers import GroupNode, PlacedGroupNode
 
 # Whose functions take about as long as it takes to read their chunks. One of others may take minutes.
@@ -88,7 +89,7 @@ class Reduction:
         """Bytes of the largest partial of host chunks. GPUs make theirs too fast for more tasks to be worth it."""
         if meta.promises_device(self.x._meta):
             return math.inf
-        return bytes_of_largest(self.x.chunks, self.axes, self.bound)
+        return planner.bytes_of_largest(self.x.chunks, self.axes, self.bound.cell_bytes)
 
     @cached_property
     def sizes(self) -> tuple[tuple[int, ...], ...] | None:
@@ -158,7 +159,7 @@ def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stag
         return []
     if any(len({group.worker for group in groups}) < len(homes) for _, groups in slices):
         return []
-    largest = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
+    largest = planner.bytes_of_largest(reduction.x.chunks, stage, reduction.bound.cell_bytes)
     return planner.sets_of_slices(len(slices), source.known.total, len(homes), largest)
 
 
@@ -267,7 +268,7 @@ class LazySource(Source):
         chunks, slices = reduction.counts(stage)
         if self.holders is not None or reduction.size or self.size < chunks or workers.are_processes():
             return 1
-        results = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
+        results = planner.bytes_of_largest(reduction.x.chunks, stage, reduction.bound.cell_bytes)
         nbytes = reduction.chunk_bytes, reduction.partial_bytes, results
         return planner.slices_per_task(chunks, slices, self.known.total, *nbytes)
 
@@ -325,15 +326,13 @@ def _is_made_by_others(x: Any) -> bool:
     graph = x.dask.cull({(x.name, *(0,) * x.ndim)}).to_dict() if all(x.numblocks) else {}
     tasks = [node for node in graph.values() if isinstance(node, Task)]
     values = [getattr(value, "value", value) for node in tasks for value in (*node.args, *node.kwargs.values())]
-    called = [*map(deferred.function_of, tasks), *filter(callable, values)]
-    return any(_package(function) not in KNOWN_PACKAGES for function in called)
-
-
-def _package(function: Any) -> str:
-    """That a function is from; numpy for what has no module, as its ufuncs had."""
-    while isinstance(function, partial):
-        function = function.func
-    return str(getattr(function, "__module__", None) or "numpy").partition(".")[0]
+    for function in (*map(deferred.function_of, tasks), *filter(callable, values)):
+        while isinstance(function, partial):
+            function = function.func
+        module = getattr(function, "__module__", None) or "numpy"  # whose ufuncs had none
+        if str(module).partition(".")[0] not in KNOWN_PACKAGES:
+            return True
+    return False
 
 
 def select_source(reduction: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:

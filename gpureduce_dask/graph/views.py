@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from typing import Any, cast
 
 import numpy as np
 
 from .. import planner
-from ..distributed import workers
+from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, group_task, meta, sources
@@ -55,11 +55,6 @@ class Candidate:
     def layer(self) -> Any:
         """The futures of the persisted array."""
         return self.x.dask.layers[self.name]
-
-    @cached_property
-    def numblocks(self) -> Coords:
-        """Blocks of the persisted array along each axis."""
-        return tuple(n + 1 for n in map(max, zip(*(key[1:] for key in self.layer.mapping), strict=True)))
 
     @property
     def key(self) -> Any:
@@ -198,7 +193,7 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
     client = candidate and next(iter(candidate.layer.mapping.values())).client
     if candidate is None or client is None:
         return None
-    unknown = tuple((math.nan,) * n for n in candidate.numblocks)
+    unknown = tuple((math.nan,) * n for n in handles.numblocks_of(candidate.layer.mapping))
     found, _, known = sources.find_handles(reduction, [(candidate.name, unknown, candidate.layer)], client, False)
     view = (found[0].views.get(candidate.key) or candidate.view()) if found else None
     if view is None:
