@@ -102,8 +102,7 @@ def _fetch(key: Any) -> Any:
     made again for that: an array that was let go by now has nobody else who asks for it."""
     from distributed import CancelledError, get_client
 
-    found = workers.from_memory([key])
-    if found:
+    if found := workers.from_memory([key]):
         return found[0]
     again = f"gr-fetch-{key}"
     try:

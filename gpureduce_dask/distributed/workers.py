@@ -1,6 +1,5 @@
 """Who will run a graph, where chunks in memory lie, and which tasks a scheduler has already: asked of a client that is
-there, none is made.
-"""
+there, none is made."""
 
 from __future__ import annotations
 
@@ -101,10 +100,9 @@ def _require_package(client: Any, names: Set[str], checked: set[str]) -> None:
     """Raise where some worker lacks this package: the first task that it cannot load would end it, and dask would wait
     for others. Asked of each worker once."""
     if not names <= checked:
+        asked = {"workers": sorted(names - checked), "on_error": "ignore", "callback_timeout": ANSWER_SECONDS}
         try:
-            found = client.run(
-                _has_package, workers=sorted(names - checked), on_error="ignore", callback_timeout=ANSWER_SECONDS
-            )
+            found = client.run(_has_package, **asked)
         except TimeoutError:  # one of them died just now, which its scheduler has yet to learn: next time, then
             return
         missing = sorted(worker for worker, answer in found.items() if answer is False)

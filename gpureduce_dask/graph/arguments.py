@@ -1,6 +1,5 @@
-"""What a call and dask's configuration say about a reduction: arrays, operator, axes, fan-in, sizes of groups, and the
-positions that an array's shape must tell. Checked when the graph is built.
-"""
+"""What a call and dask's configuration say about a reduction: arrays, operator, axes, fan-in, sizes of groups. Checked
+when the graph is built."""
 
 from __future__ import annotations
 

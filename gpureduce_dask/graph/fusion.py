@@ -533,4 +533,4 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
 
 
 def _finishes(node: GraphNode | None) -> bool:
-    return type(node) is Task and getattr(node.func, "func", None) in (combine, finalise, pick)
+    return type(node) is Task and _function(node) in (combine, finalise, pick)

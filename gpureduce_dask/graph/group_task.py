@@ -2,8 +2,7 @@
 
 Nothing here waits for a GPU: while it reduces one chunk this thread makes the next, and memory that is freed is taken
 again in the order of the stream, so that chunks do not pile up. Chunks that threads copy to a GPU are begun some ahead,
-for one alone does not keep the threads busy. A second stream for copies would hide no more than the reduction itself, a
-hundredth of the copy.
+for one alone does not keep the threads busy. A second stream would hide the reduction alone, a hundredth of the copy.
 """
 
 from __future__ import annotations

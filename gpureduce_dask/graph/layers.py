@@ -66,10 +66,8 @@ class TaskWriter:
 
     def step_name(self, step: str) -> str:
         """What the keys of a step's tasks begin with."""
-        return self._once(f"{self.prefix}-{step}-{self.token}")
-
-    def _once(self, text: str) -> str:
-        return self._texts.setdefault(text, text)
+        name = f"{self.prefix}-{step}-{self.token}"
+        return self._texts.setdefault(name, name)
 
     def add(
         self, step: str, run: Any, *arguments: Any, kind: type[Task] = Task, count: int | None = None, of: str = "chunk"
@@ -77,7 +75,8 @@ class TaskWriter:
         """A task of this step, which takes so many chunks, or whatever else."""
         key: Any = (self.step_name(step), len(self.tasks))
         if count is not None:
-            key += (self._once(f"{count} {of}{'s' * (count != 1)}"),)
+            text = f"{count} {of}{'s' * (count != 1)}"
+            key += (self._texts.setdefault(text, text),)
         self.tasks[key] = kind(key, run, *arguments)
         return TaskRef(key)
 

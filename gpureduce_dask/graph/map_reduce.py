@@ -85,8 +85,7 @@ class Operands:
         except Exception as error:
             detail = str(error).partition(". ")[0]
             raise self._refused(reason, f", and raises {type(error).__name__}: {detail}") from error
-        many = found if isinstance(found, tuple | list) else (found,)
-        wanted = self.arrays[0].shape
+        many, wanted = found if isinstance(found, tuple | list) else (found,), self.arrays[0].shape
         for x in many:
             if not isinstance(x, da.Array) and (is_lazy or not isinstance(x, np.ndarray | np.generic)):
                 raise self._refused(reason, f", and gives an object of type {type(x).__name__}")
@@ -269,11 +268,11 @@ def map_reduce(
     one = operators.get(op) if isinstance(op, str | Monoid) else None
     name = NAME if one is None else f"{NAME} by {one.name}"
     function, given, results = traceable(name, function, given)
+    places: dict[str, Any] = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
     if one is None or weights is not None or (one.arity == 1 and results > 1):
         ops: Any = op if one is None else [op]
         if weights is None or one is None:
             _require_ddof_alone(ops, dtype, out, options)
-        places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
         each = reduce_together(NAME, function, ops, given, where, weights, dtype, options, **places)
         return each if one is None else _one(out, [values[0] for values in each])
     monoid = one if where is None else refusing(one)
@@ -283,11 +282,10 @@ def map_reduce(
     if program is None and where is not None and not operands.is_ours:
         raise unread(name, operands.arrays)
     if program is None:
-        places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
         return apply(monoid, *operands.whole(traced), dtype=dtype, out=out, **places, **options)
     keeps_mask = isinstance(traced, Masked) and traced.keeps_mask
     bound = _of_program(program, monoid, dtype, options, name, keeps_mask)
-    return write_to(out, build_tree(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}").array)
+    return write_to(out, build_tree(operands.arrays, bound, name_prefix=f"map-{monoid.name}", **places).array)
 
 
 def _require_ddof_alone(ops: Any, dtype: Any, out: Any, options: Mapping[str, Any]) -> None:

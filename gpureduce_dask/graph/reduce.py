@@ -180,8 +180,7 @@ class Tree:
             run = partial(reduce_tasks.each_slice, run=finalise, sizes=sizes)
             blocks = self.writer.add("blocks", run, partials)
             for number, (outer, _) in enumerate(slices):
-                key = self._block_key(outer)
-                take = partial(reduce_tasks.pick, number=number)
+                key, take = self._block_key(outer), partial(reduce_tasks.pick, number=number)
                 self.writer.tasks[key] = Task(key, take, blocks, *self.awaited)
         return self._as_array(source)
 

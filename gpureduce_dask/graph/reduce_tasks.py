@@ -102,8 +102,7 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 @faults.task
 def each_slice(partials: list[Partial], run: Callable[[list[Partial]], Any], sizes: Sequence[int]) -> list[Any]:
     """What a task's function makes of the partials of each of several slices, so many of each."""
-    ends = accumulate(sizes, initial=0)
-    return [run(partials[a:b]) for a, b in pairwise(ends)]
+    return [run(partials[a:b]) for a, b in pairwise(accumulate(sizes, initial=0))]
 
 
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
@@ -115,8 +114,7 @@ def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partia
     kept = [each if isinstance(each, dict) else {None: each} for each in found]
     on_host = chunk.small_to_host_together([partial for each in kept for partial in each.values()], bound)
     left = iter(on_host)
-    near = [{start: next(left) for start in each} for each in kept]
-    partials = [each.get(None, each) for each in near]
+    partials = [near.get(None, near) for near in ({start: next(left) for start in each} for each in kept)]
     return partials if any(map(chunk.is_device, on_host)) else PackedList(partials)  # between GPUs one by one
 
 
@@ -202,9 +200,8 @@ class GroupLayout:
     runs: tuple[tuple[int, int], ...] | None = None
 
     def places(self, offsets: Sequence[Coords]) -> Places | None:
-        if self.shape is None:
+        if (shape := self.shape) is None:
             return None
-        shape = self.shape
         return Places([Place(tuple(o if n else 0 for o, n in zip(at, shape, strict=True)), shape) for at in offsets])
 
 

@@ -74,11 +74,11 @@ def scan_bound(
     if exclusive or initial:
         _require_answer_for_nothing(name, bound)
     scan = Scan(bound, 0, exclusive, reverse, initial)
+    if axis is None and arrays[0].ndim > 1:
+        if segments is not None:
+            raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
+        return scan_flat(name, arrays, replace(scan, flat=True), key)
     if axis is None:
-        if arrays[0].ndim > 1:
-            if segments is not None:
-                raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
-            return scan_flat(name, arrays, replace(scan, flat=True), key)
         arrays, axis = tuple(a.reshape(1) if a.ndim == 0 else a for a in arrays), 0
     try:
         number = axis if isinstance(axis, bool) else operator.index(axis)
@@ -99,11 +99,9 @@ def _is_foreign(arrays: tuple[Any, ...], dtype: Any, name: str) -> bool:
         raise refuse(name, arrays[0].dtype, f"no dtype={dtype} for what may be NaN", "Convert the result with astype.")
     if ours and all(map(dtypes.is_native, given)):
         return False
-    if name in STOCK:
-        return not ours or any(d.kind in "Ofc" for d in given if not dtypes.is_native(d))
-    if not ours:
+    if not ours and name not in STOCK:
         raise foreign(name, arrays)
-    return False
+    return name in STOCK and (not ours or any(d.kind in "Ofc" for d in given if not dtypes.is_native(d)))
 
 
 def _require_answer_for_nothing(name: str, bound: Bound) -> None:

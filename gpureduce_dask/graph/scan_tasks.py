@@ -48,9 +48,8 @@ class Scan:
     fuse: bool = True
 
     def place(self, offset: int) -> Place | None:
-        if self.shape is None:
-            return None
-        return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
+        offsets = (offset if a == self.axis else 0 for a in range(len(self.shape or ())))
+        return None if self.shape is None else Place(tuple(offsets), self.shape)
 
     def run(
         self, found: Read, carry: Partial, offset: int, is_first: bool = False, with_total: bool = False

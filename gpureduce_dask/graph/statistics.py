@@ -88,10 +88,8 @@ def bind_all(operation: str, ops: Sequence[str | Monoid], dtype: DType, ddof: fl
         is_there = (each for each in HOLDERS.get(name, ()) if rows.get(each[0]) is row_of(each[0]))
         return next((each for each in is_there if holds(each[0], name, dtype)), None)
 
-    def options(name: str) -> dict[str, Any]:
-        return {"ddof": ddof} if name in SPREADS else {}
-
-    return {name: bind(row, (dtype,), None, options(name), name) for name, row in rows.items()}, holder
+    options = {name: {"ddof": ddof} if name in SPREADS else {} for name in rows}
+    return {name: bind(row, (dtype,), None, options[name], name) for name, row in rows.items()}, holder
 
 
 def plan_parts(
