@@ -16,7 +16,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from ..configuration import setting
 from ..errors import ArgumentError, ArgumentTypeError, message
 
 NUMPY = "numpy"  # the setting that takes arrays of NumPy chunks too; True takes those of CuPy chunks alone
@@ -185,6 +184,8 @@ def install() -> None:
 
 def wanted() -> Setting:
     """Which arrays this package takes here and now: none (False), those of CuPy chunks (True), or all (``"numpy"``)."""
+    from ..configuration import setting
+
     here = _blocks.get() or tuple(_calls[-1:])
     if here:
         return here[-1].setting
