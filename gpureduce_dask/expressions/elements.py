@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import kind
+from ..operators import masked
 from ..operators import table as operators
-from ..operators.limits import highest, lowest, void
 from ..operators.monoid import DType, Monoid
 from ..operators.pairs import present_finalise
 from ..operators.weighted import SPREADS
@@ -59,11 +59,8 @@ class Power:
 
 # ---- masks
 
-ZERO = frozenset("sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average".split())
-ZERO |= {row.name for row in SPREADS.values()}  # an element without weight does not count
-ONE = frozenset({"prod", "nanprod", "all"})
-HIGHEST, LOWEST = frozenset({"min", "nanmin"}), frozenset({"max", "nanmax"})
-MISSING = frozenset({"nanmean", "nanvar", "nanstd"})
+PAIRS = frozenset({"vdot", "average", *(row.name for row in SPREADS.values())})  # of elements and weights, or others
+MISSING = frozenset({"nanmean", "nanvar", "nanstd"})  # to which NaN is no element
 
 
 @dataclass(frozen=True)
@@ -74,30 +71,31 @@ class Masked:
     op: str = ""
 
     @property
+    def neutral(self) -> Callable[[DType], Any] | None:
+        """The element of each dtype that changes no result of the operator; None where there is none such."""
+        if self.op in PAIRS | MISSING:
+            return masked.zero if self.op in PAIRS else _nan
+        row = operators.OPERATORS.get(self.op)
+        return None if row is None or row.fold is None else masked.NEUTRAL.get(row.fold)
+
+    @property
     def keeps_mask(self) -> bool:
-        return self.op not in ZERO | ONE | HIGHEST | LOWEST | MISSING
+        return self.neutral is None
 
     def __call__(self, *arrays: Any) -> Any:
         *given, mask = arrays
-        values = self.function(*given)
+        values, neutral = self.function(*given), self.neutral
         many = list(values) if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
+        if neutral is None:
+            return (*many, mask)
         if self.op in MISSING:
             many = [v.astype(np.float64) if kind(v.dtype) in "biu" else v for v in many]
-        if self.keeps_mask:
-            return (*many, mask)
-        found = tuple(np.where(mask, v, self._neutral(v.dtype)) for v in many)
+        found = tuple(np.where(mask, v, np.asarray(neutral(v.dtype), v.dtype)[()]) for v in many)
         return found if len(found) > 1 else found[0]
 
-    def _neutral(self, dtype: DType) -> Any:
-        """The element that changes nothing."""
-        if self.op in ZERO | ONE:
-            value: Any = int(self.op in ONE)
-        elif self.op in MISSING:
-            value = np.nan
-        else:
-            worst = highest(dtype) if self.op in HIGHEST else lowest(dtype)
-            value = void(dtype, worst) if self.op.startswith("nan") else worst
-        return np.asarray(value, dtype)[()]
+
+def _nan(dtype: DType) -> Any:
+    return np.nan
 
 
 # ---- weights
