@@ -66,8 +66,9 @@ class TaskWriter:
 
     def step_name(self, step: str) -> str:
         """What the keys of a step's tasks begin with."""
-        name = f"{self.prefix}-{step}-{self.token}"
-        return self._texts.setdefault(name, name)
+        if step not in self._texts:
+            self._texts[step] = f"{self.prefix}-{step}-{self.token}"
+        return self._texts[step]
 
     def add(
         self, step: str, run: Any, *arguments: Any, kind: type[Task] = Task, count: int | None = None, of: str = "chunk"

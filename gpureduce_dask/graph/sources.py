@@ -273,7 +273,8 @@ class LazySource(Source):
         return planner.slices_per_task(chunks, slices, self.known.total, *nbytes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
-        refs = [TaskRef((self.dependencies[0].name, *members[i])) for i in group.members]
+        name = self.dependencies[0].name
+        refs = [TaskRef((name, *members[i])) for i in group.members]
         kind = GroupNode if self.holders is None else PlacedGroupNode
         run = partial(reduce_tasks.combine, bound=self.reduction.bound)
         return GroupTask(run, (refs,), group.worker, len(group.members), kind)
