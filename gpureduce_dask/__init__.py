@@ -33,6 +33,7 @@ from .operators.monoid import Monoid
 from .operators.table import OPERATORS
 
 if TYPE_CHECKING:
+    from .api.arrays import device_meta, persist
     from .api.explain import explain
     from .api.groups import bincount, grouped, histogram
     from .api.maps import map_reduce, map_scan
@@ -72,12 +73,11 @@ if TYPE_CHECKING:
     )
     from .api.statistics import average, kurtosis, mean, moment, skew, std, var
     from .api.summaries import describe, stats
-    from .graph.meta import device_meta
-    from .graph.persist import persist
 
 __version__ = "0.1.0"
 
 _LAZY = {
+    "api.arrays": ("device_meta", "persist"),
     "api.groups": ("bincount", "grouped", "histogram"),
     "api.explain": ("explain",),
     "api.maps": ("map_reduce", "map_scan"),
@@ -135,8 +135,6 @@ _LAZY = {
         "var",
     ),
     "api.summaries": ("describe", "stats"),
-    "graph.meta": ("device_meta",),
-    "graph.persist": ("persist",),
 }
 _MODULES = {name: module for module, names in _LAZY.items() for name in names}
 

@@ -50,6 +50,7 @@ __all__ = [
     "require_plain_chunk",
     "results",
     "scan",
+    "shift_positions",
     "small_to_host",
     "small_to_host_together",
     "to_device",
@@ -242,6 +243,30 @@ def cut(partial: Any, bound: Bound, offset: int) -> Any:
 
     with cupy.cuda.Device(partial.data.device_id):
         return contiguous.in_c_order(partial[..., offset : offset + bound.state.itemsize])
+
+
+def shift_positions(partial: Any, bound: Bound, axes: tuple[int, ...], place: Place | None) -> Any:
+    """A partial of a monoid that does not commute, on the host where it changes, whose positions count over all reduced
+    axes.
+
+    A fold counts along ``axes`` alone, the last of them: here come the steps of those ahead, which wait for a later
+    stage and have kept their size in the partial. The place has a size along reduced axes alone.
+    """
+    if place is None or not bound.positions or isinstance(bound, Binned):
+        return partial
+    reduced = tuple(a for a, n in enumerate(place.shape) if n)
+    steps = {a: s for a, s in zip(reduced, place.steps(reduced), strict=True) if a not in axes}
+    if not steps:
+        return partial
+    if isinstance(partial, MaskedPartial):
+        return masked.with_states(partial, shift_positions(partial.states, bound, axes, place))
+    found = to_host(partial, bound).copy()
+    for axis, step in steps.items():
+        along = place.offsets[axis] + np.arange(found.shape[axis], dtype=np.int64)
+        shift = (along * step).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
+        for name in bound.positions:
+            found[name] += np.where(found[name] < 0, 0, shift)
+    return found
 
 
 def extents(partial: Any) -> tuple[int, ...]:

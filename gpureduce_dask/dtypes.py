@@ -56,3 +56,17 @@ def mean_result(dtype: np.dtype[Any]) -> np.dtype[Any]:
 def refuse(operation: str, dtype: np.dtype[Any], expected: str, remedy: str) -> DtypeError:
     """The error for a dtype that an operation has no meaning for."""
     return DtypeError(message(operation, f"dtype {dtype}", expected, remedy))
+
+
+def require_native(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise for dtypes that neither an operator nor stock dask has a meaning for: most objects, strings, records."""
+    if is_native(dtype):
+        return
+    expected = "bool, integer, float, complex, datetime64 or timedelta64"
+    if dtype.kind == "O":
+        remedy = "Convert with x.astype(float), or to the dtype that the objects have in common."
+    elif dtype.names:
+        remedy = "Reduce one field of the record, x['field']."
+    else:
+        remedy = "Convert with x.astype(float), or compare first: (x == value)."
+    raise refuse(name, dtype, expected, remedy)

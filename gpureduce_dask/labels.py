@@ -1,17 +1,21 @@
-"""The labels of a chunk's elements, as far as they are needed at once."""
+"""Labels of groups: what those say that are known now, and those of a chunk's elements, as far as they are needed at
+once."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from .errors import ArgumentError, message
+from . import dtypes
+from .errors import ArgumentError, EmptyError, message
 from .operators.grouped import Bins
-from .operators.monoid import Array
+from .operators.monoid import Array, Bound
 from .place import Place
 
 
@@ -57,6 +61,98 @@ def refuse(bins: Bins, large: int | str | None, is_negative: bool) -> None:
     if is_negative:
         raise ArgumentError(message(bins.name, "a negative label", "labels from 0 on", "Use gr.grouped to leave out."))
 
+
+# ---- labels as they are given
+
+MOST = 2**31  # kernels count groups in 32 bits
+CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
+
+
+def one_axis(labels: Any, shape: tuple[float, ...]) -> int | None:
+    """The one of several axes along which labels differ, where their shape says so: an array an axis is then enough."""
+    along = [i for i, n in enumerate(labels.shape) if n > 1]
+    fits = labels.ndim == len(shape) > 1 and len(along) == 1 and labels.shape[along[0]] == shape[along[0]]
+    is_light = 8 * sum(shape) <= CARRIED_BYTES  # False too where a size is unknown
+    return along[0] if fits and is_light and labels.shape != shape else None
+
+
+def require_integers(name: str, labels: Any) -> None:
+    if labels.dtype.kind not in "biu" and not (labels.size == 0 and isinstance(labels, np.ndarray)):
+        raise dtypes.refuse(name, labels.dtype, "labels that are integers", "Number the groups, as np.unique does.")
+
+
+def count_groups(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
+    """How many groups there are: those asked for, or up to the largest label of ones that are known now, not None."""
+    if labels is None:
+        return _check_count(name, num_groups)
+    found = int(labels.max()) + 1 if labels.size else 0
+    count = found if num_groups is None else _check_count(name, num_groups)
+    check_range(Bins(name, (count,), (), strict=strict), labels)
+    if count >= MOST:
+        _check_count(name, count)
+    if not count:
+        raise ArgumentError(message(name, "no label of 0 or more", "at least one group", "Pass num_groups=."))
+    return count
+
+
+def _check_count(name: str, num_groups: Any) -> int:
+    if num_groups is None:
+        received = "labels that are not known yet"
+        raise ArgumentError(message(name, received, "num_groups=", "Say how many groups there are."))
+    if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or not 1 <= int(num_groups) < MOST:
+        received = f"num_groups {num_groups!r}"
+        raise ArgumentError(message(name, received, "an integer of 1 or more, below 2^31", "Number them without gaps."))
+    return int(num_groups)
+
+
+def narrow(labels: Any, count: int) -> Any:
+    """Labels in the fewest bytes; all that leave an element out are -1."""
+    if labels.dtype.kind == "i":
+        labels = np.maximum(labels, -1)
+    return labels.astype(np.min_scalar_type(-count))
+
+
+def refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
+    """Raise now where labels are known and leave a group empty that has no answer then."""
+    if bound.monoid.empty != "raise" or fill_value is not None or bins.known is None:
+        return
+    lines, sizes = bins.known.arrays, bins.sizes
+    for line, count in zip(lines, sizes, strict=True):
+        present = np.zeros(count, bool)
+        present[line[line >= 0]] = True
+        if not present.all():
+            gaps = f"{count - np.count_nonzero(present)} of {count} groups without elements"
+            what = f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}"
+            remedy = "Say what the others get: fill_value=."
+            raise EmptyError(message(bins.name, what, "elements in every group", remedy))
+
+
+def refuse_fill(name: str, value: Any, bound: Bound) -> None:
+    """Raise for a fill value that would become another number, as NaN among integers."""
+    if value is None or bound.monoid.empty != "raise" or bound.result.kind not in "biu":
+        return
+    with suppress(OverflowError, TypeError, ValueError), np.errstate(invalid="ignore"):
+        if np.asarray(value).astype(bound.result) == value:
+            return
+    received = f"fill_value {value!r} among results of {bound.result}"
+    remedy = "Pass one that fits, or convert the array with astype."
+    raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
+
+
+def stretches(labels: Any, chunks: Sequence[int]) -> list[Any] | None:
+    """The groups of each chunk, where each lies whole in one; None where one does not, or an element is of none."""
+    if labels.ndim != 1 or not labels.size or labels.min() < 0 or not all(chunks):
+        return None
+    found = [np.unique(part) for part in by_chunk(labels, chunks)]
+    every = np.concatenate(found)
+    return found if len(np.unique(every)) == len(every) else None
+
+
+def by_chunk(labels: Any, chunks: Sequence[int]) -> list[Any]:
+    return np.split(labels, np.cumsum(chunks)[:-1])
+
+
+# ---- labels of a chunk, and how it is laid for them
 
 Axes = tuple[int, ...]
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .errors import ArgumentError, message
+
 
 @dataclass(frozen=True)
 class Place:
@@ -50,3 +52,16 @@ class Places(list[Place]):
 def starts_of(places: Sequence[Place], axes: tuple[int, ...]) -> Any:
     """The positions of the first elements of chunks in one array."""
     return (places if isinstance(places, Places) else Places(places)).starts(axes)
+
+
+def place_chunks(name: str, chunks: Sequence[Sequence[float]], axes: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Chunk sizes that give every chunk its position along the reduced axes; other axes count as nothing. A position
+    needs the sizes of the chunks before it and, but for the first reduced axis, of the whole axis."""
+    for axis in axes:
+        sizes = chunks[axis][:-1] if axis == axes[0] else chunks[axis]
+        if any(math.isnan(n) for n in sizes):
+            received, expected = f"unknown chunk sizes along axis {axis}", "known sizes, because the result depends on"
+            raise ArgumentError(message(name, received, f"{expected} positions", "Call x.compute_chunk_sizes() first."))
+    return tuple(
+        tuple(0 if a not in axes else 1 if math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
+    )

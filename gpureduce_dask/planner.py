@@ -1,11 +1,13 @@
-"""Which chunks one task reduces: sizes of groups, and which worker each is for. Pure: no dask, no cluster."""
+"""Which chunks one task reduces or scans, which partials one combines, and which worker each is for. Pure: no dask, no
+cluster."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import lru_cache
+from itertools import pairwise, product
 
 # Groups for each thread where chunks have yet to be made: nobody knows how long that takes, so that the last one to
 # finish makes the others wait for a quarter of the time at most.
@@ -32,6 +34,31 @@ THIN = 2  # elements of such a chunk along the axis, at most
 MEMORY_SHARE = 0.25  # of a worker's memory, that the inputs of its tasks may take together
 EXCHANGED_BYTES = 2**29  # of partials, at most, that one task takes from all workers
 
+FAN_IN = 32  # partials one combine takes: time follows tasks, not bytes,
+FAN_IN_BYTES = 32 * 2**20  # until they are large: a combine holds its inputs at once, and dask keeps them till then.
+FAN_IN_LEAST = 4
+FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
+
+# Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
+CARRIED_BYTES = 2**24
+LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
+# More of them where they are small: to put tasks in order, dask notes for each section all chunks before it, which for
+# 100,000 chunks in sections of eight takes more than 14 GB.
+SECTIONS = 64
+LAZY_BYTES = 2**26  # of the chunks of such a section
+
+# Of a band, chunks whose rows interleave in C order:
+PARTS = 16  # to be scanned apart: each takes a piece of every chunk that lies side by side
+PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for it
+CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
+TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart
+
+TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
+BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
+
+Coords = tuple[int, ...]
+Axes = tuple[int, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -39,6 +66,58 @@ class Group:
 
     members: Sequence[int]
     worker: str | None = None
+
+
+# ---- slices, and the order of axes
+
+
+@lru_cache(maxsize=4)  # for a few reductions of one array; of 100,000 chunks each takes 10 MB
+def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
+    """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
+    every = product(*map(range, numblocks))
+    outers = product(*([0] * n if a in stage else range(n) for a, n in enumerate(numblocks)))
+    found: dict[Coords, list[Coords]] = {}
+    for outer, coords in zip(outers, every, strict=True):
+        found.setdefault(outer, []).append(coords)
+    return found
+
+
+def stages(commutative: bool, numblocks: tuple[int, ...], axes: Axes) -> list[Axes]:
+    """The sets of axes to reduce one after another, first to last.
+
+    A commutative monoid takes all at once. Otherwise the elements keep their C order: the last axes go first, and
+    a stage ends at an axis of several chunks, because the rows of chunks that lie side by side interleave.
+    """
+    if commutative:
+        return [axes]
+    done: list[Axes] = []
+    run: Axes = ()
+    for axis in reversed(axes):
+        run = (axis, *run)
+        if numblocks[axis] > 1:
+            done.append(run)
+            run = ()
+    return [*done, run] if run or not done else done
+
+
+def bytes_of_largest(chunks: Sequence[Sequence[float]], axes: Axes, cell_bytes: float) -> float:
+    """Bytes of the largest partial of chunks that are reduced along some axes, to cells of so many bytes."""
+    kept = (sizes for a, sizes in enumerate(chunks) if a not in axes)
+    return float(math.prod(max(sizes, default=0) for sizes in kept) * cell_bytes)
+
+
+def fan_in(partial_bytes: float) -> int:
+    """How many partials of so many bytes one combine takes."""
+    fits = FAN_IN_UNKNOWN if math.isnan(partial_bytes) else int(FAN_IN_BYTES // max(partial_bytes, 1))
+    return min(max(fits, FAN_IN_LEAST), FAN_IN)
+
+
+def neighbours(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:
+    """How many chunks or partials that lie along some axes one task takes, of so many for each axis."""
+    return split if isinstance(split, int) else math.prod(split[a] for a in axes if numblocks[a] > 1)
+
+
+# ---- groups
 
 
 def even_stretches(chunks: int, size: int) -> list[Group]:
@@ -140,6 +219,12 @@ def by_worker(
     return groups
 
 
+def travel(nbytes: float, homes: int, is_whole: bool) -> bool:
+    """True where each of so many workers may take partials of so many bytes from every other; whole results of one
+    chunk each are finished where they are, or go to one worker."""
+    return nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes))
+
+
 def sets_of_slices(slices: int, threads: int, workers: int, partial_bytes: float) -> list[Sequence[int]]:
     """Slices in sets that one task each completes, of partials of so many bytes that every worker has of each slice: a
     set a thread, or more where partials are large. No sets where most would be of one slice, or sizes are unknown."""
@@ -185,3 +270,46 @@ def _as_many(room: float, chunk_bytes: float) -> int:
 
 def _known(size: float) -> float:
     return 0 if math.isnan(size) else size
+
+
+# ---- scans
+
+
+def section(chunks: int, carry_bytes: float, chunk_bytes: float, is_lazy: bool) -> int:
+    """How many of a line's chunks get their carries, of so many bytes each, from one task."""
+    room = LAZY if math.isnan(carry_bytes) else max(1, int(CARRIED_BYTES // max(carry_bytes, 1)))
+    if not is_lazy:
+        return room
+    held = 0 if math.isnan(chunk_bytes) else LAZY_BYTES // max(chunk_bytes, 1)
+    return min(room, max(LAZY, int(min(chunks // SECTIONS, held))))
+
+
+def ready_groups(chunks: int, size: int) -> list[Sequence[int]]:
+    """A line's chunks in groups that are ready together, but for the last: nothing stands behind it."""
+    groups = ([i for i in group.members if i + 1 < chunks] for group in even_stretches(chunks, size))
+    return [members for members in groups if members]
+
+
+def shares_of_band(
+    band_bytes: float, bands: int, tasks: int, threads: Mapping[str, int], memory: Mapping[str, float]
+) -> int:
+    """How many tasks gather the rows of a band, whose chunks so many tasks read, each for a worker to scan: enough to
+    keep all busy, as long as what is cut for them is worth the tasks, and so many that each has room for them."""
+    room = min((limit / threads[w] for w, limit in memory.items()), default=math.inf)
+    useful = -(-GROUPS_PER_THREAD * max(1, sum(threads.values())) // bands)
+    return max(1, int(min(useful, band_bytes // (CUT_BYTES * tasks))), math.ceil(band_bytes / (room * MEMORY_SHARE)))
+
+
+def cuts_of_band(height: int, chunks: int, row_bytes: float, chunk_bytes: float) -> list[int]:
+    """Where the rows of a band are cut, whose results are of so many bytes: into as many parts as it has chunks, if
+    there are rows for it, and unless more than a few would be scanned apart, each in small pieces."""
+    count = min(height, chunks)
+    if height * row_bytes > PARTS * TOGETHER_BYTES:
+        count = min(count, max(PARTS, int(chunk_bytes // PIECE_BYTES)))
+    count = max(1, count)
+    return [height * i // count for i in range(count + 1)]
+
+
+def parts_together(nbytes: float) -> int:
+    """How many parts of a band, of results of so many bytes, one task scans."""
+    return max(1, int(TOGETHER_BYTES // max(nbytes, 1)))

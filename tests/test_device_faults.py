@@ -17,7 +17,8 @@ from clusters import local_cluster
 import gpureduce_dask as gr
 from gpureduce_dask.device import faults
 from gpureduce_dask.errors import DeviceError
-from gpureduce_dask.graph import chunk_functions, reduce_tasks
+from gpureduce_dask.graph import reduce_tasks
+from gpureduce_dask.integrations import chunk_functions
 
 
 class Fault(RuntimeError):

@@ -99,7 +99,7 @@ def test_messages_to_search_for_are_in_the_code():
 
 
 def test_keys_of_the_configuration_are_all_named():
-    from gpureduce_dask.graph.arguments import KNOWN
+    from gpureduce_dask.configuration import KNOWN
 
     named = set(re.findall(r"^\| `gpureduce\.(\w+)`", PAGES["docs/reference/configuration.md"], re.M))
     assert named == set(KNOWN)

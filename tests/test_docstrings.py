@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import gpureduce_dask as gr
+from gpureduce_dask.api.options import TAKERS
 from gpureduce_dask.api.summaries import Statistics
-from gpureduce_dask.graph.options import TAKERS
-from gpureduce_dask.graph.statistics import COUNTS
+from gpureduce_dask.operators.shared_states import COUNTS
 from gpureduce_dask.parameters import ELEMENTS, documented
 
 FUNCTIONS = [name for name in gr.__all__ if callable(getattr(gr, name))] + ["cluster.start", "cluster.count_gpus"]

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "gpureduce_dask"
 
 # From the ground up. A name is a module or a folder of modules; the package itself stands above the public functions.
 FLOORS = [
-    {"errors", "dtypes", "history", "parameters", "public"},
+    {"errors", "configuration", "dtypes", "history", "parameters", "public"},
     {"operators"},
     {"place", "strides", "labels"},
     {"expressions"},

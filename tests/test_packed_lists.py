@@ -8,8 +8,9 @@ import pickle
 import numpy as np
 import pytest
 
-from gpureduce_dask.graph import reduce_tasks, scan_tasks
+from gpureduce_dask.graph import reduce_tasks
 from gpureduce_dask.graph.reduce_tasks import merge
+from gpureduce_dask.host import packed
 from gpureduce_dask.operators import table as operators
 
 serialize = pytest.importorskip("distributed.protocol").serialize_bytelist
@@ -35,7 +36,7 @@ def test_what_stands_behind_each(count, shape):
         for partial in rest:
             before = merge([before, partial], bound)
             wanted.append(before)
-        found = scan_tasks.running_partials(carry, rest, bound)
+        found = packed.running_partials(carry, rest, bound)
         assert len(found) == count
         for one, other in zip(found, wanted, strict=True):
             assert one.shape == other.shape and one.dtype == other.dtype
@@ -53,10 +54,10 @@ UNLIKE = {
 
 @pytest.mark.parametrize("case", UNLIKE)
 def test_what_is_not_alike_stays_apart(case):
-    items = reduce_tasks.PackedList(UNLIKE[case])
-    assert reduce_tasks.stacked([i for i in items if i is not None]) is None
+    items = packed.PackedList(UNLIKE[case])
+    assert packed.stacked([i for i in items if i is not None]) is None
     found = pickle.loads(pickle.dumps(items))
-    assert type(found) is reduce_tasks.PackedList and len(found) == len(items)
+    assert type(found) is packed.PackedList and len(found) == len(items)
     for one, other in zip(found, items, strict=True):
         assert type(one) is type(other)
         np.testing.assert_array_equal(one, other)
@@ -65,7 +66,7 @@ def test_what_is_not_alike_stays_apart(case):
 @pytest.mark.parametrize("gaps", [(), (0,), (0, 1, 7), (3, 40)])
 def test_many_travel_as_one(gaps):
     bound = operators.get("var").bind(np.dtype("f4"))
-    items = reduce_tasks.PackedList(partials_of(bound, 40, (2,)))
+    items = packed.PackedList(partials_of(bound, 40, (2,)))
     for gap in gaps:
         items.insert(gap, None)
     assert len(serialize(items)) <= 4

@@ -25,7 +25,7 @@ from tiers import in_turn, slow
 import gpureduce_dask as gr
 from gpureduce_dask import errors, planner
 from gpureduce_dask.distributed import workers
-from gpureduce_dask.graph import fusion, scan, sources
+from gpureduce_dask.graph import fusion, sources
 from gpureduce_dask.graph.meta import promises_device
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.host import scan as host_scan
@@ -133,9 +133,9 @@ GRIDS_OF_ALL_AXES = [
 ]
 
 
-@pytest.mark.parametrize(("grid", "together"), in_turn(GRIDS_OF_ALL_AXES, [0, scan.TOGETHER_BYTES]), ids=str)
+@pytest.mark.parametrize(("grid", "together"), in_turn(GRIDS_OF_ALL_AXES, [0, planner.TOGETHER_BYTES]), ids=str)
 def test_over_all_axes_in_c_order(grid, together, scheduler, monkeypatch):
-    monkeypatch.setattr(scan, "TOGETHER_BYTES", together)
+    monkeypatch.setattr(planner, "TOGETHER_BYTES", together)
     shape, chunks = grid
     for number, options in enumerate(OPTIONS):
         name = ["sum", "last", "first"][number % 3]
@@ -154,7 +154,7 @@ def test_over_all_axes_in_c_order(grid, together, scheduler, monkeypatch):
 @pytest.mark.parametrize("in_memory", [False, True])
 def test_large_partials_go_one_by_one(in_memory, monkeypatch):
     """A section of bases is as short as their bytes allow, and totals are then found apart."""
-    monkeypatch.setattr(scan, "CARRIED_BYTES", 200)
+    monkeypatch.setattr(planner, "CARRIED_BYTES", 200)
     x = small((30, 12))
     given = lazy(x, (4, 5))
     given = given.persist() if in_memory else given

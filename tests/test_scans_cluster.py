@@ -16,8 +16,9 @@ from test_scans import OPTIONS, small, whole
 from tiers import in_turn
 
 import gpureduce_dask as gr
+from gpureduce_dask import planner
 from gpureduce_dask.distributed import handles
-from gpureduce_dask.graph import scan, scan_tasks
+from gpureduce_dask.graph import scan_tasks
 
 distributed = pytest.importorskip("distributed")
 
@@ -118,8 +119,8 @@ GRIDS = [
 @pytest.mark.parametrize(("grid", "how"), in_turn(GRIDS, ["together", "apart", "cut"]), ids=str)
 def test_over_all_axes(client, monkeypatch, grid, how):
     """Parts that are scanned as one, or each for itself, from whole chunks or from what is cut of them."""
-    monkeypatch.setattr(scan, "TOGETHER_BYTES", 2**20 if how == "together" else 0)
-    monkeypatch.setattr(scan, "CUT_BYTES", 1 if how == "cut" else 2**22)
+    monkeypatch.setattr(planner, "TOGETHER_BYTES", 2**20 if how == "together" else 0)
+    monkeypatch.setattr(planner, "CUT_BYTES", 1 if how == "cut" else 2**22)
     shape, chunks = grid
     for number, options in enumerate(OPTIONS):
         name = ["sum", "last", "first", "var"][number % 4]
@@ -136,7 +137,7 @@ def test_over_all_axes(client, monkeypatch, grid, how):
 def test_rows_are_shared_where_a_worker_has_no_room_for_a_band(client, monkeypatch):
     ref = np.random.default_rng(2).normal(size=(30, 90))
     x = persisted(client, da.from_array(ref, chunks=(30, 10)).map_blocks(np.copy))
-    monkeypatch.setattr(scan.planner, "MEMORY_SHARE", 12_000 / 2**31)
+    monkeypatch.setattr(planner, "MEMORY_SHARE", 12_000 / 2**31)
     got = gr.cumsum(x)
     assert any(getattr(node, "func", None) is scan_tasks.cut for node in got.dask.layers[got.name].values())
     np.testing.assert_allclose(got.compute(), np.cumsum(ref), rtol=1e-12, atol=1e-12)
@@ -158,7 +159,7 @@ def test_pairs_over_all_axes(client, monkeypatch):
     """Both arrays' rows are cut, and gathered apart."""
     a, b = small((9, 10)), small((9, 10))
     pair = [persisted(client, da.from_array(each, chunks=(4, 5)).map_blocks(np.copy)) for each in (a, b)]
-    monkeypatch.setattr(scan, "CUT_BYTES", 1)
+    monkeypatch.setattr(planner, "CUT_BYTES", 1)
     for reverse in (False, True):
         got = gr.scan(tuple(pair), "affine", reverse=reverse)
         assert any(getattr(node, "func", None) is scan_tasks.cut for node in got.dask.layers[got.name].values())

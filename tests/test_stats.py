@@ -14,11 +14,11 @@ from clusters import local_cluster
 import gpureduce_dask as gr
 from gpureduce_dask import errors
 from gpureduce_dask.chunk import cut
-from gpureduce_dask.graph.statistics import names as known_names
 from gpureduce_dask.graph.statistics import plan_parts
 from gpureduce_dask.host import reduce as host_reduce
 from gpureduce_dask.operators import native
 from gpureduce_dask.operators.product_monoid import Product, product
+from gpureduce_dask.operators.shared_states import names as known_names
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
 

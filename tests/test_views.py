@@ -100,7 +100,8 @@ def made(view, coords, ref):
 def test_each_chunk_is_made_as_dask_makes_it(x, ref, on_gpu, form):
     y = {**VIEWS, **FUNCTIONS}[form](x)
     candidate = views.find_candidate(y)
-    assert candidate is not None and (candidate.name, candidate.numblocks) == (x.name, x.numblocks)
+    assert candidate is not None and candidate.name == x.name
+    assert views.handles.numblocks_of(candidate.layer.mapping) == x.numblocks
     view = candidate.view()
     for coords in itertools.product(*map(range, y.numblocks)):
         np.testing.assert_array_equal(made(view, coords, ref), y.blocks[coords].compute(), err_msg=f"{form} {coords}")

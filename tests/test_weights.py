@@ -15,9 +15,9 @@ from test_maps import close
 import gpureduce_dask as gr
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions import tracer
-from gpureduce_dask.graph import map_reduce, statistics
-from gpureduce_dask.graph.map_reduce import Weighing, same
-from gpureduce_dask.operators import higher_moments
+from gpureduce_dask.expressions.elements import Weighing, same
+from gpureduce_dask.graph import map_reduce
+from gpureduce_dask.operators import higher_moments, shared_states
 from gpureduce_dask.operators.weighted import SPREADS
 
 pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")
@@ -141,8 +141,8 @@ def test_they_share_states_and_read_once():
     assert len(reads) == 3
     np.testing.assert_allclose(values.mean, np.average([1, 2, 3], weights=w.reshape(3, 10).sum(1)))
     program = tracer.trace(Weighing(same, names, False), (np.dtype("f8"), np.dtype("f8")))
-    ((bounds, _, holder),) = map_reduce._weighted("stats", program, names, np.dtype("f8"), None, {})
-    states, _ = statistics.share_states(bounds, holder)
+    ((bounds, holder, _),) = map_reduce._weighted("stats", program, names, np.dtype("f8"), None, {})
+    states, _ = shared_states.share_states(bounds, holder)
     assert {state.name for state in states} == {"mean", "skew"}  # whose state holds the others'
 
 

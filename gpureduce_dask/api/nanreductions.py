@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph.options import reduce
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public, reduced
+from .options import reduce
 from .reductions import KEYWORDS
 
 

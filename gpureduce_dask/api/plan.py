@@ -10,11 +10,12 @@ from typing import Any
 
 from dask.highlevelgraph import HighLevelGraph
 
+from .. import planner
 from ..distributed import workers
 from ..distributed.private import DataNode, GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
 from ..graph import fusion, meta
-from ..graph.arguments import align, bind, bytes_of_largest, operands
+from ..graph.arguments import align, bind, operands
 from ..graph.meta import belongs_to_stock
 from ..graph.reduce import Tree, build_tree
 from ..graph.sources import HandleSource, LazySource
@@ -191,7 +192,8 @@ def plan(
     (800000.0, 0.0)
     """
     if not isinstance(monoid, (str, Monoid)):
-        tree, results = build_statistics("stats", x, monoid, axis, keepdims, split_every, group=group, dry_run=True)
+        places: dict[str, Any] = {"axis": axis, "split_every": split_every, "group": group, "dry_run": True}
+        tree, results = build_statistics("stats", x, monoid, keepdims, **places)
         return _describe(tree, f"stats, axis={axis}", results)
     row = operators.get(monoid)
     arrays = operands(row.name, row, x)
@@ -208,7 +210,7 @@ def _describe(tree: Tree, name: str, results: list[Any]) -> Plan:
     known = tree.source.known if tree.source is not None else workers.current()
     handles = tree.source.to_make if isinstance(tree.source, HandleSource) else 0
     tasks = handles + _tasks(results, is_local=known.client is None)
-    partial = bytes_of_largest(x.chunks, tree.order[0], tree.bound)
+    partial = planner.bytes_of_largest(x.chunks, tree.order[0], tree.bound.cell_bytes)
     each = sum(a.dtype.itemsize for a in tree.arrays) * math.prod(max(s, default=0) for s in x.chunks)
     read = float(sum(a.nbytes for a in tree.arrays))
     chunks: dict[str, list[int]] = {}

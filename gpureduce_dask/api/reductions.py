@@ -12,15 +12,15 @@ from __future__ import annotations
 from typing import Any
 
 from ..errors import ArgumentError, message
-from ..graph import options
-from ..graph.chunk_functions import reduction_functions
-from ..graph.options import TAKERS, reduce
 from ..graph.reduce import apply_many
+from ..integrations.chunk_functions import reduction_functions
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public, reduced
 from ..steps.strategy import functions_for as strategy_functions
 from ..steps.strategy import sum_by
+from . import options
+from .options import TAKERS, reduce
 
 # Keywords that some reductions lack, and the public functions that take them.
 KEYWORDS = {

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import ArgumentError, message
-from ..graph import chunk_functions
 from ..graph.arguments import as_dask
 from ..graph.scan_apply import apply
 from ..graph.statistics import field_names
+from ..integrations import chunk_functions
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, DType, OneAxis, OneDim
 from ..public import public, scanned

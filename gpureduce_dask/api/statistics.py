@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ..graph.options import central_moment, reduce, weighted_mean
 from ..parameters import Array, ArrayLike, Axis, Dims, DType, SplitEvery
 from ..public import public, reduced
+from .options import central_moment, reduce, weighted_mean
 from .reductions import KEYWORDS
 
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, overload
 
-from ..graph.map_reduce import reduce_together, same
+from ..expressions.elements import same
+from ..graph.map_reduce import reduce_together
 from ..graph.statistics import build_statistics
 from ..operators.monoid import Monoid
 from ..parameters import Array, ArrayLike, Axis, Dims, SplitEvery
@@ -189,10 +190,10 @@ def stats(
     >>> dask.compute(found)[0].argmin
     array([1, 0])
     """
+    places: dict[str, Any] = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
     if where is None and weights is None:
-        return named(names, build_statistics("stats", x, names, axis, keepdims, split_every, ddof)[1])
-    options = {"ddof": ddof}
-    (found,) = reduce_together("stats", same, names, (x,), axis, keepdims, split_every, where, weights, options=options)
+        return named(names, build_statistics("stats", x, names, ddof=ddof, **places)[1])
+    (found,) = reduce_together("stats", same, names, (x,), where, weights, options={"ddof": ddof}, **places)
     return named(names, found)
 
 

@@ -10,11 +10,10 @@ import math
 import threading
 import time
 import weakref
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import accumulate, product
+from itertools import accumulate, count, product
 from operator import getitem
 from typing import Any
 
@@ -62,10 +61,8 @@ class Share:
 
 
 class Handle:
-    """An array's chunks on one worker. A copy that travels leaves them there, and finds them again where they are.
-
-    A memory manager that drops one of two copies may drop the one that had the chunks.
-    """
+    """An array's chunks on one worker. A copy that travels leaves them there, and finds them again where they are. A
+    memory manager that drops one of two copies may drop the one that had the chunks."""
 
     __slots__ = ("_chunks", "_found", "share")
 
@@ -105,21 +102,16 @@ def _fetch(key: Any) -> Any:
     made again for that: an array that was let go by now has nobody else who asks for it."""
     from distributed import CancelledError, get_client
 
-    found = workers.from_memory([key])
-    if found:
+    if found := workers.from_memory([key]):
         return found[0]
     again = f"gr-fetch-{key}"
     try:
         return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
     except CancelledError:
-        raise ArgumentError(
-            message(
-                "reduce",
-                f"chunk {key} was released while its worker left",
-                "chunks that stay in memory until the result is there",
-                "Keep the array until then, and compute again.",
-            )
-        ) from None
+        received = f"chunk {key} was released while its worker left"
+        expected = "chunks that stay in memory until the result is there"
+        remedy = "Keep the array until then, and compute again."
+        raise ArgumentError(message("reduce", received, expected, remedy)) from None
 
 
 def _same(chunk: Any) -> Any:
@@ -165,23 +157,15 @@ class HandleSet:
         return {worker: share.keys[0] for worker, share in self.shares.items()}
 
     @cached_property
-    def places(self) -> dict[Coords, str]:
-        """The worker of each chunk."""
-        return dict(zip(product(*map(range, self.numblocks)), self.homes, strict=True))
+    def holders(self) -> Holders:
+        """The one worker of each chunk, as the scheduler would say it."""
+        return by_coords(self.numblocks, [(worker,) for worker in self.homes])
 
     @cached_property
     def numbers(self) -> dict[Coords, int]:
         """The number of each chunk in its worker's handle."""
-        counts: Counter[str] = Counter()
-        found = {}
-        for coords, worker in self.places.items():
-            found[coords] = counts[worker]
-            counts[worker] += 1
-        return found
-
-    def holders(self) -> dict[Coords, tuple[str, ...]]:
-        """The one worker of each chunk, as the scheduler would say it."""
-        return {coords: (worker,) for coords, worker in self.places.items()}
+        counts = {worker: count() for worker in self.shares}
+        return {coords: next(counts[worker]) for coords, (worker,) in self.holders.items()}
 
     @property
     def to_make(self) -> int:
@@ -208,11 +192,9 @@ class HandleSet:
 
 
 class HandleLayer(MaterializedLayer):
-    """Handles and the chunks that keep their tasks in place, for a graph.
-
-    It keeps all futures of the array, as a graph of its chunks would: a worker that finds a handle without them can
-    fetch them for as long as the graph is there. They do not travel with it.
-    """
+    """Handles and the chunks that keep their tasks in place, for a graph. It keeps all futures of the array, as a graph
+    of its chunks would: a worker that finds a handle without them can fetch them for as long as the graph is there.
+    They do not travel with it."""
 
     def __init__(self, handle_set: HandleSet, layer: Any, client: Any) -> None:
         super().__init__(handle_set.submit(client) | {key: layer.mapping[key] for key in handle_set.anchors.values()})
@@ -242,7 +224,8 @@ def homes_of(layer: Any, holders: Sequence[tuple[str, ...]]) -> list[str]:
 
 def plan_handles(name: str, chunks: Chunks, homes: list[str]) -> HandleSet:
     """Handles of chunks that lie, in C order, on these workers; none is made yet."""
-    starts = tuple(tuple(map(_whole, accumulate(sizes[:-1], initial=0))) for sizes in chunks)
+    at = (accumulate(sizes[:-1], initial=0) for sizes in chunks)
+    starts = tuple(tuple(-1 if math.isnan(start) else int(start) for start in each) for each in at)
     members: dict[str, list[int]] = {}
     for number, worker in enumerate(homes):
         members.setdefault(worker, []).append(number)
@@ -266,11 +249,12 @@ def keep_handles(
     return handle_set
 
 
-def _whole(start: float) -> int:
-    return int(start) if start == start else -1
-
-
 Holders = dict[Coords, tuple[str, ...]]  # the workers that hold each chunk
+
+
+def numblocks_of(futures: Iterable[Any]) -> Coords:
+    """How many blocks along each axis an array has, whose keys these are."""
+    return tuple(n + 1 for n in map(max, zip(*(key[1:] for key in futures), strict=True)))
 
 
 def by_coords(numblocks: Coords, found: Sequence[tuple[str, ...]]) -> Holders:
@@ -287,13 +271,13 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
             continue
         if not all(type(key) is tuple and key[0] == name for key in mapping):  # as handles and their chunks
             continue
-        numblocks = tuple(n + 1 for n in map(max, zip(*(key[1:] for key in mapping), strict=True)))
+        numblocks = numblocks_of(mapping)
         order = _order(x, name, numblocks) if first.client is not None else None
         if order is None:
             continue
         handle_set = find_handles(layer, first.client)
         if handle_set is not None:
-            homes, known = list(handle_set.holders().values()), workers.of_client(first.client)
+            homes, known = list(handle_set.holders.values()), workers.of_client(first.client)
         else:
             known, found, _ = workers.survey(first.client, [(name, numblocks, mapping)])
             homes = [*found[0]] if found else []
@@ -303,11 +287,9 @@ def origins(x: Any) -> tuple[Holders, workers.Workers] | None:
 
 
 def _order(x: Any, name: str, numblocks: Coords) -> list[int] | None:
-    """The number of the block, in C order, that each chunk of ``x`` is made of; None where that cannot be told.
-
-    Axes may have changed places, or run backwards: the first chunk, the last along each axis and one between show that.
-    Of what they do not show, as blocks that others have changed places with, the answer is wrong by some transfers.
-    """
+    """The number of the block, in C order, that each chunk of ``x`` is made of; None where that cannot be told. Axes
+    may have changed places, or run backwards: the first chunk, the last along each axis and one between show that. Of
+    what they do not show, as blocks that others have changed places with, the answer is wrong by some transfers."""
     begin = _source(x, name, (0,) * x.ndim)
     if begin is None or math.prod(numblocks) != x.npartitions:
         return None

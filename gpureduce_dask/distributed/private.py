@@ -106,11 +106,9 @@ class _Optimizer:
 
 
 def optimize_arrays(optimize: Callable[..., Any]) -> None:
-    """Have dask's arrays of this process optimised by a function, from now on.
-
-    Not by dask's configuration, which is sent as JSON to workers that start. Where arrays have no such hook, graphs run
-    as they were built, with a task a chunk.
-    """
+    """Have dask's arrays of this process optimised by a function, from now on. Not by dask's configuration, which is
+    sent as JSON to workers that start. Where arrays have no such hook, graphs run as they were built, with a task a
+    chunk."""
     stock = vars(Array).get("__dask_optimize__")
     if _get("dask.array.core.Array.__dask_optimize__") is None or not hasattr(stock, "__get__"):
         return
@@ -130,9 +128,8 @@ def write_to(out: Any, result: Any) -> Any:
         return result
     handle = _get("dask.array.core.handle_out")
     if handle is None:
-        raise ArgumentError(
-            message("reduce", "out= with a dask that has no handle_out", "no out=", "Use the array that is returned.")
-        )
+        received, remedy = "out= with a dask that has no handle_out", "Use the array that is returned."
+        raise ArgumentError(message("reduce", received, "no out=", remedy))
     return handle(out, result)
 
 
@@ -162,11 +159,7 @@ def expression_class(package: str) -> Any:
 
 def tasks_of_expression(lowered: Any) -> dict[Any, GraphNode]:
     """The tasks of an expression that is lowered completely."""
-    write, convert = (
-        _need(name, "dask") for name in ("dask._expr.Expr.__dask_graph__", "dask._task_spec.convert_legacy_graph")
-    )
-    found: dict[Any, GraphNode] = convert(write(lowered))
-    return found
+    return as_tasks(_need("dask._expr.Expr.__dask_graph__", "dask")(lowered))
 
 
 def as_tasks(graph: Mapping[Any, Any]) -> dict[Any, GraphNode]:

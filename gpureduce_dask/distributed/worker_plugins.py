@@ -17,11 +17,9 @@ ALIGNMENT = 256  # bytes, of a pool's size
 
 
 class DevicePool(WorkerPlugin):
-    """A worker's RMM pool, of which CuPy takes what it allocates. It grows when it is full.
-
-    A worker that follows a killed one finds that one's memory still taken: it waits, for its first task too, and after
-    ``PATIENCE`` starts with half of what is free.
-    """
+    """A worker's RMM pool, of which CuPy takes what it allocates. It grows when it is full. A worker that follows a
+    killed one finds that one's memory still taken: it waits, for its first task too, and after ``PATIENCE`` starts with
+    half of what is free."""
 
     name = "gr-device-pool"
 
@@ -60,12 +58,9 @@ class DevicePool(WorkerPlugin):
 
 class FrozenImports(WorkerPlugin):
     """Has a worker's process put what it has imported out of reach of Python's garbage collector. Not for a process
-    that others share.
-
-    A full collection looks at every object of the process, 230,000 in a GPU's worker, and stops all threads for 110 to
-    140 ms, about once in twenty reductions of 256 chunks (one H200, 2026-11-29). Of what is made later it takes 4 to 7
-    ms.
-    """
+    that others share. A full collection looks at every object of the process, 230,000 in a GPU's worker, and stops all
+    threads for 110 to 140 ms, about once in twenty reductions of 256 chunks (one H200, 2026-11-29). Of what is made
+    later it takes 4 to 7 ms."""
 
     name = "gr-frozen-imports"
 

@@ -1,6 +1,5 @@
 """Who will run a graph, where chunks in memory lie, and which tasks a scheduler has already: asked of a client that is
-there, none is made.
-"""
+there, none is made."""
 
 from __future__ import annotations
 
@@ -90,11 +89,8 @@ def _remember(client: Any, info: Mapping[str, Any]) -> Workers:
         answer = _answers[client] = _Answer(info["id"])
     _require_package(client, known.keys(), answer.checked)
     limits = {name: each["memory_limit"] for name, each in known.items() if each.get("memory_limit")}
-    workers = Workers(
-        {name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT},
-        limits,
-        frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit)),
-    )
+    crowded = frozenset(name for name, limit in limits.items() if _is_crowded(known[name].get("metrics", {}), limit))
+    workers = Workers({name: each["nthreads"] for name, each in known.items()} or {"": CPU_COUNT}, limits, crowded)
     if known:
         answer.when, answer.workers = time.monotonic(), workers
     return replace(workers, client=client)
@@ -104,22 +100,16 @@ def _require_package(client: Any, names: Set[str], checked: set[str]) -> None:
     """Raise where some worker lacks this package: the first task that it cannot load would end it, and dask would wait
     for others. Asked of each worker once."""
     if not names <= checked:
+        asked = {"workers": sorted(names - checked), "on_error": "ignore", "callback_timeout": ANSWER_SECONDS}
         try:
-            found = client.run(
-                _has_package, workers=sorted(names - checked), on_error="ignore", callback_timeout=ANSWER_SECONDS
-            )
+            found = client.run(_has_package, **asked)
         except TimeoutError:  # one of them died just now, which its scheduler has yet to learn: next time, then
             return
         missing = sorted(worker for worker, answer in found.items() if answer is False)
         if missing:
-            raise ExtraError(
-                message(
-                    "reduce",
-                    f"{len(missing)} of {len(names)} workers without gpureduce_dask, such as {missing[0]}",
-                    "it on every worker, as on the client",
-                    "Install it there, or call dask's own function.",
-                )
-            )
+            received = f"{len(missing)} of {len(names)} workers without gpureduce_dask, such as {missing[0]}"
+            remedy = "Install it there, or call dask's own function."
+            raise ExtraError(message("reduce", received, "it on every worker, as on the client", remedy))
         checked.update(names)
 
 
@@ -138,13 +128,12 @@ def survey(
     """A cluster's workers, those that hold each chunk, in C order, of arrays of these names, numbers of blocks and
     futures by key, and how many bytes a chunk of each takes together, at most; of no array where not all chunks are in
     memory, or where the scheduler cannot say."""
-    found: list[list[tuple[str, ...]]] = []
     if client.asynchronous or not all(_are_finished(futures) for _, _, futures in arrays):
-        return of_client(client), found, 0
+        return of_client(client), [], 0
     try:
         known, holders, nbytes = client.run_on_scheduler(survey_scheduler, [(name, n) for name, n, _ in arrays])
     except ImportError:  # it lacks this package, as dask tells when it gets the graph
-        return of_client(client), found, 0
+        return of_client(client), [], 0
     found = [[sets[i] for i in which] for sets, which in holders]
     return _remember(client, known), found if all(map(all, found)) else [], nbytes
 
@@ -169,11 +158,8 @@ def mine() -> Any:
 
 
 def from_memory(keys: Sequence[Any]) -> list[Any] | None:
-    """What the worker that runs the calling task has under these keys, where it has all of them.
-
-    Its event loop reads them, which never waits for a thread: the worker's data may come from a disk, and no other
-    thread may read it.
-    """
+    """What the worker that runs the calling task has under these keys, where it has all of them. Its event loop reads
+    them, which never waits for a thread: the worker's data may come from a disk, and no other thread may read it."""
     worker = mine()
 
     async def read() -> list[Any] | None:
@@ -186,14 +172,9 @@ def refuse_cancelled(name: str, futures: Iterable[Any]) -> None:
     """Raise where a chunk will never be there: dask's own error, much later, tells neither which nor why."""
     key = next((f.key for f in futures if is_future(f) and f.status == "cancelled"), None)
     if key is not None:
-        raise ArgumentError(
-            message(
-                name,
-                f"chunk {key}, which its cluster has given up",
-                "chunks that are in memory or can be made",
-                "Persist the array again, after the restart of workers or the release that lost it.",
-            )
-        )
+        received, expected = f"chunk {key}, which its cluster has given up", "chunks that are in memory or can be made"
+        remedy = "Persist the array again, after the restart of workers or the release that lost it."
+        raise ArgumentError(message(name, received, expected, remedy))
 
 
 def is_future(value: Any) -> bool:
@@ -242,14 +223,10 @@ def survey_scheduler(
 ) -> tuple[dict[str, Any], list[Holders], int]:
     """The scheduler and its workers, as ``Client.scheduler_info`` has them, who holds arrays of these names and numbers
     of blocks, and how many bytes a chunk of each takes together, at most."""
-    workers = {
-        worker.address: {
-            "nthreads": worker.nthreads,
-            "memory_limit": worker.memory_limit,
-            "metrics": {name: worker.metrics[name] for name in ("memory", "spilled_bytes") if name in worker.metrics},
-        }
-        for worker in dask_scheduler.workers.values()
-    }
+    workers = {}
+    for each in dask_scheduler.workers.values():
+        metrics = {name: each.metrics[name] for name in ("memory", "spilled_bytes") if name in each.metrics}
+        workers[each.address] = {"nthreads": each.nthreads, "memory_limit": each.memory_limit, "metrics": metrics}
     tasks = dask_scheduler.tasks
     chunks = [[tasks.get((name, *c)) for c in product(*map(range, numblocks))] for name, numblocks in arrays]
     nbytes = sum(max((task.get_nbytes() for task in each if task is not None), default=0) for each in chunks)
@@ -269,11 +246,9 @@ KNOWN_STATES = frozenset({"memory", "processing", "waiting", "queued", "no-worke
 
 def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
     """The keys that a graph's results need and that the scheduler has already, because somebody persisted them or has
-    them made just now: dask makes no task twice whose key it knows.
-
-    None where the scheduler is not of this process, which is where dask optimises graphs for a cluster. Two schedulers
-    are two clusters: what the wrong one has is a task more.
-    """
+    them made just now: dask makes no task twice whose key it knows. None where the scheduler is not of this process,
+    which is where dask optimises graphs for a cluster. Two schedulers are two clusters: what the wrong one has is a
+    task more."""
     known = [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
     names = {key[0] if isinstance(key, tuple) else key for tasks in known for key in tasks}
     if not any(name in names and not are_of_futures(layer) for name, layer in graph.layers.items()):

@@ -7,7 +7,7 @@ false, an element counts for nothing.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -172,3 +172,11 @@ def unmapped(bound: Bound) -> Bound:
         return bound if parts == bound.parts else product(bound.name, parts)
     of = map_of(bound)
     return bound if of is None else of.inner
+
+
+@lru_cache(maxsize=256)
+def mapped_parts(program: Program, bound: Bound) -> Bound:
+    """The same of a product: each part takes one output."""
+    if len(bound.parts) == 1:
+        return mapped(program, bound)
+    return product(bound.name, tuple(mapped(program, part, number=i) for i, part in enumerate(bound.parts)))

@@ -1,9 +1,5 @@
-"""What a call and dask's configuration say about a reduction: arrays, operator, axes, fan-in, sizes of groups, and the
-positions that an array's shape must tell. Checked when the graph is built.
-
-A key or a value of the configuration that means nothing here is an error: ignored, a misspelt key would be a program
-that runs as if nothing had been set.
-"""
+"""What a call and dask's configuration say about a reduction: arrays, operator, axes, fan-in, sizes of groups. Checked
+when the graph is built."""
 
 from __future__ import annotations
 
@@ -11,9 +7,8 @@ import inspect
 import math
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
-from numbers import Integral, Number, Real
+from collections.abc import Iterable, Sequence
+from numbers import Number, Real
 from typing import Any
 from uuid import uuid4
 
@@ -21,23 +16,17 @@ import dask
 import numpy as np
 from dask.highlevelgraph import HighLevelGraph
 
-from ..chunk import is_device, to_host
+from .. import planner
+from ..chunk import is_device
+from ..configuration import is_at_least, setting
+from ..dtypes import require_native
 from ..errors import ArgumentError, ArgumentTypeError, AxisError, EmptyError, message
-from ..host import masked
-from ..operators.grouped import Binned
 from ..operators.monoid import Bound, Monoid
-from ..place import Place
 from ..public import is_labelled, xarray
 from . import graph_arrays as da
-from .meta import require_native
 
 Axes = tuple[int, ...]
 Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown
-
-FAN_IN = 32  # partials one combine takes: time follows tasks, not bytes,
-FAN_IN_BYTES = 32 * 2**20  # until they are large: a combine holds its inputs at once, and dask keeps them till then.
-FAN_IN_LEAST = 4
-FAN_IN_UNKNOWN = 8  # where chunk sizes are unknown
 
 
 def key_prefix(name: str) -> str:
@@ -74,25 +63,39 @@ def _one_axis(name: str, axis: Any, ndim: int) -> int:
     return number % ndim
 
 
-def fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks) -> int | dict[int, int]:
+def tree_arguments(
+    name: str, bound: Bound, x: Any, axis: Any, split_every: Any, group: Any
+) -> tuple[Axes, int | dict[int, int], int | None]:
+    """The axes of a reduction, how many partials one combine takes, and how many chunks one task, where the call or
+    dask's configuration says that."""
+    axes = normalise_axes(name, axis, x.ndim)
+    empty = [a for a in axes if x.shape[a] == 0]
+    if empty and bound.monoid.empty == "raise":
+        raise empty_slice(name, f"shape {x.shape}, empty along axis {empty[0]}")
+    split, size = _fan_in(name, bound, split_every, axes, x.chunks), group_size(name, group)
+    if size is None and (split_every is not None or dask.config.get("split_every", None) is not None):
+        size = planner.neighbours(split, axes, x.numblocks)
+    return axes, split, size
+
+
+def _fan_in(name: str, bound: Bound, split_every: Any, axes: Axes, chunks: Chunks) -> int | dict[int, int]:
     """How many partials one combine takes: one number for all axes together, or one for each reduced axis."""
     if split_every is None:
         split_every = dask.config.get("split_every", None)
     if split_every is None:
-        largest = bytes_of_largest(chunks, stages(bound, tuple(map(len, chunks)), axes)[0], bound)
-        fits = FAN_IN_UNKNOWN if math.isnan(largest) else int(FAN_IN_BYTES // max(largest, 1))
-        return min(max(fits, FAN_IN_LEAST), FAN_IN)
+        first = planner.stages(bound.monoid.commutative, tuple(map(len, chunks)), axes)[0]
+        return planner.fan_in(planner.bytes_of_largest(chunks, first, bound.cell_bytes))
     expected = "None, an integer of 2 or more, or a dict of axis to such integers"
     remedy = "A combine takes at least two partials, or it never ends."
 
     def number(n: Any) -> int:
         return _at_least(2, n, name, f"split_every {n!r}", expected, remedy)
 
-    if isinstance(split_every, dict):
-        given = {_one_axis(name, a, len(chunks)): number(n) for a, n in split_every.items()}
-        split = {a: given.get(a, 2) for a in axes}
-        return split[axes[0]] if len(axes) == 1 else split  # one tree, and one name, however it is said
-    return number(split_every)
+    if not isinstance(split_every, dict):
+        return number(split_every)
+    given = {_one_axis(name, a, len(chunks)): number(n) for a, n in split_every.items()}
+    split = {a: given.get(a, 2) for a in axes}
+    return split[axes[0]] if len(axes) == 1 else split  # one tree, and one name, however it is said
 
 
 def group_size(name: str, group: Any) -> int | None:
@@ -103,85 +106,15 @@ def group_size(name: str, group: Any) -> int | None:
 
 
 def _at_least(least: int, number: Any, name: str, received: str, expected: str, remedy: str) -> int:
-    if not isinstance(number, Integral) or isinstance(number, bool) or int(number) < least:
+    if not is_at_least(least, number):
         raise ArgumentError(message(name, received, expected, remedy))
     return int(number)
-
-
-def bytes_of_largest(chunks: Chunks, axes: Axes, bound: Bound) -> float:
-    """Bytes of the largest partial of chunks that are reduced along some axes."""
-    kept = (sizes for a, sizes in enumerate(chunks) if a not in axes)
-    return float(math.prod(max(sizes, default=0) for sizes in kept) * bound.cell_bytes)
-
-
-def refuse_empty(name: str, bound: Bound, shape: tuple[float, ...], axes: Axes) -> None:
-    """Raise now where a reduction without identity is known to meet an empty slice."""
-    empty = [a for a in axes if shape[a] == 0]
-    if empty and bound.monoid.empty == "raise":
-        raise empty_slice(name, f"shape {shape}, empty along axis {empty[0]}")
 
 
 def empty_slice(name: str, received: str) -> EmptyError:
     """The error for a slice that has no element, hence no answer."""
     expected = "at least one element in each slice (it has no identity)"
     return EmptyError(message(name, received, expected, "Drop the empty axes first."))
-
-
-def place_chunks(name: str, chunks: Chunks, axes: Axes) -> tuple[tuple[int, ...], ...]:
-    """Chunk sizes that give every chunk its position along the reduced axes; other axes count as nothing.
-
-    A position needs the sizes of the chunks before it and, but for the first reduced axis, of the whole axis.
-    """
-    for axis in axes:
-        sizes = chunks[axis][:-1] if axis == axes[0] else chunks[axis]
-        if any(math.isnan(n) for n in sizes):
-            received, expected = f"unknown chunk sizes along axis {axis}", "known sizes, because the result depends on"
-            raise ArgumentError(message(name, received, f"{expected} positions", "Call x.compute_chunk_sizes() first."))
-    return tuple(
-        tuple(0 if a not in axes else 1 if math.isnan(n) else int(n) for n in sizes) for a, sizes in enumerate(chunks)
-    )
-
-
-def stages(bound: Bound, numblocks: tuple[int, ...], axes: Axes) -> list[Axes]:
-    """The sets of axes to reduce one after another, first to last.
-
-    A commutative monoid takes all at once. Otherwise the elements keep their C order: the last axes go first, and
-    a stage ends at an axis of several chunks, because the rows of chunks that lie side by side interleave.
-    """
-    if bound.monoid.commutative:
-        return [axes]
-    done: list[Axes] = []
-    run: Axes = ()
-    for axis in reversed(axes):
-        run = (axis, *run)
-        if numblocks[axis] > 1:
-            done.append(run)
-            run = ()
-    return [*done, run] if run or not done else done
-
-
-def shift_positions(partial: Any, bound: Bound, axes: Axes, place: Place | None) -> Any:
-    """A partial of a monoid that does not commute, on the host where it changes, whose positions count over all reduced
-    axes.
-
-    A fold counts along ``axes`` alone, the last of them: here come the steps of those ahead, which wait for a later
-    stage and have kept their size in the partial. The place has a size along reduced axes alone.
-    """
-    if place is None or not bound.positions or isinstance(bound, Binned):
-        return partial
-    reduced = tuple(a for a, n in enumerate(place.shape) if n)
-    steps = {a: s for a, s in zip(reduced, place.steps(reduced), strict=True) if a not in axes}
-    if not steps:
-        return partial
-    if isinstance(partial, masked.MaskedPartial):
-        return masked.with_states(partial, shift_positions(partial.states, bound, axes, place))
-    found = to_host(partial, bound).copy()
-    for axis, step in steps.items():
-        along = place.offsets[axis] + np.arange(found.shape[axis], dtype=np.int64)
-        shift = (along * step).reshape([-1 if a == axis else 1 for a in range(found.ndim)])
-        for name in bound.positions:
-            found[name] += np.where(found[name] < 0, 0, shift)
-    return found
 
 
 # ---- arrays and operators
@@ -298,55 +231,3 @@ def broadcast(name: str, arrays: tuple[Any, ...]) -> tuple[Any, ...]:
     along = [(axis - len(shape), size) for axis, size in enumerate(shape)]
     chunks = tuple(next(a.chunks[i] for a in unified if a.ndim >= -i and a.shape[i] == n) for i, n in along)
     return tuple(a if a.chunks == chunks else da.broadcast_to(a, shape, chunks=chunks) for a in unified)
-
-
-# ---- dask's configuration, under ``gpureduce``
-
-ROOT = "gpureduce"
-WORDS = {"true": True, "false": False, "none": None}  # as text, which some ways of configuring leave them
-
-
-def _is_switch(value: Any) -> bool:
-    return isinstance(value, bool) or (isinstance(value, Integral) and value in (0, 1))
-
-
-# The keys that there are: what a value may be, in words and as a test of it.
-KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
-    "accelerate": ("True, False or 'numpy'", lambda value: _is_switch(value) or value == "numpy"),
-    "fuse": ("True or False", _is_switch),
-    "group": (
-        "an integer of 1 or more",
-        lambda value: isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1,
-    ),
-}
-
-
-def setting(key: str) -> Any:
-    """The value of ``gpureduce.<key>``, or None where nothing is set."""
-    given = dask.config.get(ROOT, None)
-    if given is None:
-        return None
-    known = ", ".join(f"{ROOT}.{name}" for name in KNOWN)
-    if not isinstance(given, Mapping):
-        remedy = f"Set one of them, as dask.config.set({{'{ROOT}.accelerate': True}})."
-        raise ArgumentError(message(ROOT, f"{given!r} in dask's configuration", known, remedy))
-    values = {str(name).replace("-", "_"): value for name, value in given.items()}
-    for name, value in values.items():
-        if name not in KNOWN:
-            close = get_close_matches(name, KNOWN, 1)
-            remedy = f"Did you mean {ROOT}.{close[0]}?" if close else "Correct dask's configuration."
-            raise ArgumentError(message(f"{ROOT}.{name}", "no such key in dask's configuration", known, remedy))
-        values[name] = _checked(name, value)
-    return values.get(key)
-
-
-def _checked(key: str, given: Any) -> Any:
-    """A value, out of text where it was left as text."""
-    value = given
-    if isinstance(given, str):
-        value = WORDS.get(given.strip().lower(), given.strip().lower())
-    expected, is_right = KNOWN[key]
-    if value is None or is_right(value):
-        return value
-    remedy = f"Correct dask's configuration, or DASK_{ROOT.upper()}__{key.upper()} in the environment."
-    raise ArgumentError(message(f"{ROOT}.{key}", repr(given), expected, remedy))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -67,18 +66,21 @@ def package_of(x: Any) -> str | None:
 
 def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A function of graph-based arrays called with arrays of any kind; its results are of the kind of its arguments.
-
-    With query planning on, results are expressions whatever is given, as they are of dask's own functions.
-    """
+    With query planning on, results are expressions whatever is given, as they are of dask's own functions."""
     known = [] if _is_inside.get() else packages()
     if not known:
         return function(*args, **kwargs)
     out = kwargs.get("out")
-    if (kind := package_of(_single(out))) is not None:
-        found = call(function, args, {**kwargs, "out": None})
-        return _put(function.__name__, _single(out), found, kind)
+    out = out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    if (kind := package_of(out)) is not None:
+        return _put(function.__name__, out, call(function, args, {**kwargs, "out": None}), kind)
     given: dict[str, Any] = {}
-    slots = substitute((args, kwargs), tuple(map(array_class, known)), lambda x: _slot(x, given))
+
+    def slot(x: Any) -> Slot:
+        given.setdefault(x.name, x)
+        return Slot([*given].index(x.name))
+
+    slots = substitute((args, kwargs), tuple(map(array_class, known)), slot)
     kinds = list(dict.fromkeys(filter(None, map(package_of, given.values()))))
     if len(kinds) > 1:
         name, remedy = getattr(function, "__name__", "gpureduce_dask"), "Make all of them with one of the packages."
@@ -86,12 +88,7 @@ def call(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
     if not kinds and DASK not in known:
         return function(*args, **kwargs)
     template = CallTemplate(kinds[0] if kinds else DASK, function, slots)
-    operands = tuple(x.expr for x in given.values())
-    return template.results(operands, tuple(given.values()))
-
-
-def _single(out: Any) -> Any:
-    return out[0] if isinstance(out, tuple) and len(out) == 1 else out
+    return template.results(tuple(x.expr for x in given.values()), tuple(given.values()))
 
 
 def _put(name: str, out: Any, found: Any, kind: str) -> Any:
@@ -113,11 +110,6 @@ class Slot:
     """Where an operand stands among the arguments of a call."""
 
     number: int
-
-
-def _slot(x: Any, given: dict[str, Any]) -> Slot:
-    given.setdefault(x.name, x)
-    return Slot(list(given).index(x.name))
 
 
 def substitute(value: Any, kinds: Any, by: Callable[[Any], Any]) -> Any:
@@ -170,29 +162,19 @@ class CallTemplate:
         with self.lock:
             if names not in self.graphs:
                 stand_ins = [stand_in(x) for x in operands]
-                self.graphs[names] = self.context.copy().run(self._again, stand_ins)
+                with dask.config.set(self.settings):
+                    self.graphs[names] = _graphs(self.context.copy().run(self._run, stand_ins))
                 while len(self.graphs) > REMEMBERED:
                     del self.graphs[next(iter(self.graphs))]
             return self.graphs[names]
 
-    def _again(self, stand_ins: Sequence[Any]) -> list[Any]:
-        with dask.config.set(self.settings):
-            return _graphs(self._run(stand_ins))
-
     def _run(self, stand_ins: Sequence[Any]) -> Any:
         args, kwargs = substitute(self.slots, Slot, lambda slot: stand_ins[slot.number])
-        with graph_based():
+        token = _is_inside.set(True)
+        try:
             return self.function(*args, **kwargs)
-
-
-@contextmanager
-def graph_based() -> Iterator[None]:
-    """A block in which all arrays are graph-based."""
-    token = _is_inside.set(True)
-    try:
-        yield
-    finally:
-        _is_inside.reset(token)
+        finally:
+            _is_inside.reset(token)
 
 
 def _graphs(found: Any) -> list[Any]:
@@ -288,21 +270,17 @@ def _tasks(expr: Any, name: str) -> dict[Any, GraphNode]:
     if (lowered._name,) not in numbers:
         subs: dict[Any, Any] = {**numbers}
         found = {key: node.substitute(subs, key=key) for key, node in found.items() if key not in numbers}
-    return found | _renamed(lowered, name)
+    return found | _aliases(name, lowered._name, lowered.numblocks)
 
 
 def _keys(name: str, numblocks: tuple[int, ...]) -> list[Any]:
     return [(name, *place) for place in product(*map(range, numblocks))]
 
 
-def _renamed(expr: Any, name: str) -> dict[Any, Any]:
-    """Aliases of an expression's chunks under another name, where it has another."""
-    return {} if expr._name == name else _aliases(name, expr._name, expr.numblocks)
-
-
 def _aliases(name: str, old: str, numblocks: tuple[int, ...]) -> dict[Any, Any]:
+    """Chunks of a name under another one, where that is another."""
     keys = zip(_keys(name, numblocks), _keys(old, numblocks), strict=True)
-    return {new: Alias(new, old) for new, old in keys}
+    return {} if name == old else {new: Alias(new, old) for new, old in keys}
 
 
 # ---- results
@@ -325,9 +303,8 @@ class Reduced:
     def simplify_once(self, dependents: Any, simplified: dict[str, Any]) -> Any:
         found = super().simplify_once(dependents, simplified)  # type: ignore[misc]
         if found is self:  # nothing below changes any more
-            self.operands[2] = (
-                _optimised_together(self, dependents) if isinstance(self.operand("template"), CallTemplate) else ()
-            )
+            is_call = isinstance(self.operand("template"), CallTemplate)
+            self.operands[2] = _optimised_together(self, dependents) if is_call else ()
         return found
 
     def lower_once(self, lowered: dict[str, Any]) -> Any:
@@ -367,8 +344,8 @@ class Reduced:
         together = dict(self.operand("together"))
         if not together:
             return None
-        one, tasks = together[self.operand("template"), self.operand("which")], _written_together(together)
-        return tasks if one.name == self._name else tasks | _aliases(self._name, one.name, one.numblocks)
+        one = together[self.operand("template"), self.operand("which")]
+        return _written_together(together) | _aliases(self._name, one.name, one.numblocks)
 
     def _tasks(self) -> dict[Any, Any]:
         below = set(_names(self.below))
@@ -377,14 +354,10 @@ class Reduced:
 
     def __reduce__(self) -> Any:
         """Written out: what is sent to a scheduler does not plan there again."""
-        package = self.operand("template").package
-        whole = self._tasks_with_operands()
-        operands = () if whole else self.below
-        tasks = whole or self._tasks()
-        return _restored, (
-            MaterializedTemplate(package, self._name, self.chunks, self._meta, tasks, _names(operands)),
-            *operands,
-        )
+        package, whole = self.operand("template").package, self._tasks_with_operands()
+        operands, tasks = () if whole else self.below, whole or self._tasks()
+        written = MaterializedTemplate(package, self._name, self.chunks, self._meta, tasks, _names(operands))
+        return _restored, (written, *operands)
 
 
 def _restored(written: MaterializedTemplate, *operands: Any) -> Any:
@@ -402,10 +375,8 @@ Together = tuple[tuple[tuple[CallTemplate, int], Any], ...]
 
 
 def _optimised_together(one: Any, dependents: Any) -> Together:
-    """All results, this one among them, that alone need what lies below them; nothing where others need some of it.
-
-    The chunks of what lies in memory anyone may need.
-    """
+    """All results, this one among them, that alone need what lies below them; nothing where others need some of it. The
+    chunks of what lies in memory anyone may need."""
     results: dict[str, Any] = {one._name: one}
     above: dict[str, list[Any]] = {}
     seen: set[str] = set()
@@ -479,7 +450,7 @@ class MaterializedTemplate:
         name = self.name
         if (names := _names(operands)) != self.below:
             for expr, old in zip(operands, self.below, strict=True):
-                tasks |= _renamed(expr, old)
+                tasks |= _aliases(old, expr._name, expr.numblocks)
             name = f"{name}-{tokenize(names)}"
             tasks |= _aliases(name, self.name, tuple(map(len, self.chunks)))
         graph = HighLevelGraph({name: MaterializedLayer(tasks)}, {name: set()})

@@ -11,26 +11,25 @@ import math
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from .. import chunk
 from ..chunk import is_device
+from ..configuration import setting
 from ..distributed import private
 from ..distributed.private import DataNode, Task, TaskRef
-from ..expressions import functions, tracer
-from ..expressions.mapped import map_of, mapped
-from ..expressions.program import Program
+from ..expressions import functions
+from ..expressions.deferred import DeferredArray, program_of
+from ..expressions.mapped import map_of, mapped_parts
 from ..operators.grouped import Binned
 from ..operators.monoid import Bound
-from ..operators.product_monoid import Product, product
+from ..operators.product_monoid import Product
 from . import graph_arrays as da
-from .arguments import setting, shift_positions
 
 # Where the inputs of a group's task lie on a GPU, while it runs.
 _inputs: ContextVar[frozenset[int] | None] = ContextVar("gpureduce_inputs", default=None)
@@ -42,13 +41,17 @@ def is_group_task() -> bool:
 
 
 @contextmanager
-def group_task_inputs(inputs: Sequence[Any] = ()) -> Iterator[None]:
-    """What runs in the block is part of a group's task, which has these inputs."""
-    token = _inputs.set(frozenset(map(_memory, filter(is_device, inputs))))
+def _set(variable: ContextVar[Any], value: Any) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _inputs.reset(token)
+        variable.reset(token)
+
+
+def group_task_inputs(inputs: Sequence[Any] = ()) -> AbstractContextManager[None]:
+    """What runs in the block is part of a group's task, which has these inputs."""
+    return _set(_inputs, frozenset(map(_memory, filter(is_device, inputs))))
 
 
 def are_inputs(blocks: Sequence[Any]) -> bool:
@@ -65,30 +68,19 @@ def _memory(x: Any) -> int:
 MIN_ELEMENTS = 1 << 12  # elements of an array below which its temporaries cost nothing
 KEPT_NUMBERS = 16  # single numbers of a GPU that are remembered
 MAX_ARRAYS = 4  # arrays that are read together
-OPERATORS = (
-    "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne".split()
-)
+OPERATORS = "add sub mul truediv floordiv mod pow neg pos abs invert and_ or_ xor lshift rshift lt le gt ge eq ne"
 
 
-def _cast_function() -> Any:
-    """What ``astype`` of dask's arrays runs on each chunk."""
-    x = da.from_array(np.zeros(1, "f4")).astype("f8")
-    found = getattr(dict(x.__dask_graph__()).get((x.name, 0)), "func", None)
-    return found if getattr(found, "__name__", "") == "astype" else np.ndarray.astype
+def _functions_of_chunks() -> tuple[Any, Any]:
+    """What ``astype`` and slicing of dask's arrays run on each chunk."""
+    arrays = da.from_array(np.zeros(1, "f4")).astype("f8"), da.zeros(4)[::2]
+    cast, cut = (getattr(dict(x.__dask_graph__()).get((x.name, 0)), "func", None) for x in arrays)
+    return cast if getattr(cast, "__name__", "") == "astype" else np.ndarray.astype, cut
 
 
-def _slice_function() -> Any:
-    """What slicing of dask's arrays runs on each chunk."""
-    x = da.zeros(4)[::2]
-    return getattr(dict(x.__dask_graph__()).get((x.name, 0)), "func", None)
-
-
-CAST = _cast_function()
-SLICE = _slice_function()
-PLAIN = frozenset(
-    {*(getattr(operator, name) for name in OPERATORS), *functions.UFUNCS, abs, CAST, np.where, np.clip}
-    | {np.real, np.imag, np.angle}
-)
+CAST, SLICE = _functions_of_chunks()
+PLAIN = frozenset({*functions.UFUNCS, abs, CAST, np.where, np.clip, np.real, np.imag, np.angle})
+PLAIN |= {getattr(operator, name) for name in OPERATORS.split()}
 
 _fuses: ContextVar[bool] = ContextVar("gpureduce_fuse", default=True)
 
@@ -98,14 +90,9 @@ def fuses() -> bool:
     return _fuses.get() and setting("fuse") in (None, True)
 
 
-@contextmanager
-def allowed(fuse: bool) -> Iterator[None]:
+def allowed(fuse: bool) -> AbstractContextManager[None]:
     """Reductions that are built in the block compute what they read, or do not."""
-    token = _fuses.set(fuse)
-    try:
-        yield
-    finally:
-        _fuses.reset(token)
+    return _set(_fuses, fuse)
 
 
 _readers: set[Any] = set()
@@ -120,19 +107,6 @@ def reads(function: Callable[..., Any]) -> Callable[..., Any]:
 def is_reader(function: Any) -> bool:
     """True for a marked function, with its options or without."""
     return getattr(function, "func", function) in _readers
-
-
-class DeferredArray:
-    """What a function would give of its arguments: arrays, others like this, and numbers."""
-
-    __slots__ = ("args", "device", "function", "leaves", "options", "shape", "value")
-
-    def __init__(
-        self, function: Any, args: tuple[Any, ...], options: dict[str, Any], leaves: dict[int, Any], device: bool
-    ) -> None:
-        self.function, self.args, self.options, self.leaves, self.device = function, args, options, leaves, device
-        self.shape = np.broadcast_shapes(*(a.shape for a in args if isinstance(a, DeferredArray) or id(a) in leaves))
-        self.value: Any = None
 
 
 def kept_bytes(block: Any) -> int:
@@ -260,12 +234,7 @@ def materialise(x: Any) -> Any:
     """The array that dask would have made, or a chunk's partial; anything else itself."""
     if isinstance(x, UnreducedChunk):
         return reduce_deferred([x])
-    if not isinstance(x, DeferredArray):
-        return x
-    if x.function is not None:
-        x.value = x.function(*(materialise(a) for a in x.args), **x.options)
-        x.function, x.args, x.leaves = None, (), {}
-    return x.value
+    return x.compute() if isinstance(x, DeferredArray) else x
 
 
 def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any:
@@ -277,7 +246,7 @@ def reduce_deferred(chunks: Sequence[UnreducedChunk], before: Any = None) -> Any
     alike = sorted(chunks, key=lambda c: [block.shape for block in c.blocks])
     places = None if first.place is None else [c.place for c in alike]
     partial = chunk.reduce_many([c.blocks for c in alike], first.bound, first.axes, places)
-    partial = shift_positions(partial, first.bound, first.axes, first.place)
+    partial = chunk.shift_positions(partial, first.bound, first.axes, first.place)
     return partial if before is None else chunk.combine([before, partial], first.bound)
 
 
@@ -312,74 +281,8 @@ def _traced(blocks: Sequence[Any], bound: Bound) -> tuple[tuple[Any, ...], Bound
         return None
     (shape,) = shapes
     arrays.sort(key=lambda a: a.shape != shape)  # a kernel goes by the first, which should not lie still
-    program = _program(blocks, arrays)
+    program = program_of([b if isinstance(b, DeferredArray) and b.function else materialise(b) for b in blocks], arrays)
     if program is None or program.results != bound.dtypes:
         return None
     spread = tuple(a if a.shape == shape else np.broadcast_to(a, shape) for a in arrays)
-    return spread, _mapped(program, bound)
-
-
-@lru_cache(maxsize=256)
-def _mapped(program: Program, bound: Bound) -> Bound:
-    if len(bound.parts) == 1:
-        return mapped(program, bound)
-    return product(bound.name, tuple(mapped(program, part, number=i) for i, part in enumerate(bound.parts)))
-
-
-_programs: dict[Any, Program | None] = {}
-
-
-def _program(blocks: Sequence[Any], arrays: Sequence[Any]) -> Program | None:
-    """The program of what was deferred: traced once for each structure and each set of numbers."""
-    steps: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = []
-    places: dict[int, Any] = {id(a): ("array", i) for i, a in enumerate(arrays)}
-    outputs = tuple(
-        _write_down(b if isinstance(b, DeferredArray) and b.function else materialise(b), steps, places) for b in blocks
-    )
-    key = (
-        tuple((f, tuple(map(_known, args)), tuple(sorted(map(repr, options.items())))) for f, args, options in steps),
-        outputs,
-        tuple(a.dtype for a in arrays),
-    )
-    if key not in _programs:
-        if len(_programs) >= 256:
-            _programs.clear()
-        _programs[key] = tracer.trace(_Replay(steps, outputs), tuple(a.dtype for a in arrays))
-    return _programs[key]
-
-
-def _write_down(x: Any, steps: list[Any], places: dict[int, Any]) -> Any:
-    """Where a value is among arrays and steps, after writing down what it takes; a number itself."""
-    if id(x) in places:
-        return places[id(x)]
-    if not isinstance(x, DeferredArray):
-        return ("number", x)
-    if x.function is None:
-        return ("number", x.value)
-    args = tuple(_write_down(a, steps, places) for a in x.args)
-    steps.append((x.function, args, x.options))
-    places[id(x)] = ("step", len(steps) - 1)
-    return places[id(x)]
-
-
-def _known(arg: Any) -> Any:
-    """An argument as part of a key: numbers by type and bytes, since 0.0 equals -0.0, 0 and False."""
-    kind, value = arg
-    if kind != "number":
-        return arg
-    number = np.asarray(value)
-    return kind, type(value), number.dtype, number.tobytes()
-
-
-class _Replay:
-    """Does the steps to other arrays, or to what stands in for them."""
-
-    def __init__(self, steps: Sequence[Any], outputs: Sequence[Any]) -> None:
-        self.steps, self.outputs = steps, outputs
-
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        values: dict[str, list[Any]] = {"array": list(arrays), "step": []}
-        take: Callable[[Any], Any] = lambda ref: ref[1] if ref[0] == "number" else values[ref[0]][ref[1]]  # noqa: E731
-        for function, args, options in self.steps:
-            values["step"].append(function(*map(take, args), **options))
-        return tuple(map(take, self.outputs))
+    return spread, mapped_parts(program, bound)

@@ -1,12 +1,10 @@
 """dask's hook for optimising arrays: tasks that move into those which need them, in a graph that is about to run.
 
-Groups whose chunks have yet to be made take in the tasks that make them, scans take in elementwise steps, and the task
-that joins an array's blocks takes in those that finish small ones.
-
-One task then makes, reduces and frees a group's chunks one after another. Only when a graph is about to run is it known
-what else needs a chunk. So the graph is built with a task a chunk, right as it is, and the hook moves into each group
-the tasks that nothing else needs. A chunk that something else needs too stays a task of its own; where that is another
-reduction of the same chunks, one task makes them for both.
+Groups whose chunks have yet to be made take in the tasks that make them, and make, reduce and free a group's chunks one
+after another. Only when a graph is about to run is it known what else needs a chunk. So the graph is built with a task
+a chunk, right as it is, and the hook moves into each group the tasks that nothing else needs. A chunk that something
+else needs too stays a task of its own; where that is another reduction of the same chunks, one task makes them for
+both. Scans take in elementwise steps, and the task that joins an array's blocks those that finish small ones.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property, partial
-from itertools import accumulate
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -27,19 +24,12 @@ from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
 
 from ..distributed import private, workers
-from ..distributed.private import (
-    Alias,
-    DataNode,
-    GraphNode,
-    List,
-    Task,
-    TaskRef,
-)
+from ..distributed.private import Alias, DataNode, GraphNode, List, Task, TaskRef
 from ..planner import even_stretches
 from . import deferred, group_task, scan_tasks
 from . import graph_arrays as da
 from .group_task import Step
-from .layers import GroupNode, Key, LazyTasks, PlacedGroupNode, Tasks, needed_alone, sources_first, users_of
+from .layers import GroupNode, Key, LazyTasks, PlacedGroupNode, Tasks, needed_alone, needs_of, sources_first, users_of
 from .reduce_tasks import combine, finalise, pick
 from .scan_tasks import Scan
 
@@ -68,10 +58,8 @@ class Optimize:
         known = set() if one is not None else workers.known_keys(dsk, wanted)
         low: Any = da.optimize(dsk, wanted | known, **kwargs) if one is None else one
         if known or any(isinstance(node, GroupNode) for node in low.values()):
-            groups_per_task = {
-                name: layer.groups_per_task for name, layer in dsk.layers.items() if isinstance(layer, Tasks)
-            }
-            low = private.fuse_linear(move_in_chains(low, wanted, known, groups_per_task), wanted | known)
+            sizes = {name: each.groups_per_task for name, each in dsk.layers.items() if isinstance(each, Tasks)}
+            low = private.fuse_linear(move_in_chains(low, wanted, known, sizes), wanted | known)
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
         low = finish_together(move_in_steps(low, wanted | known), wanted, known)
@@ -81,7 +69,7 @@ class Optimize:
         import cloudpickle
 
         # By value: with a graph that has nothing of this package in it, it may reach a scheduler that lacks it.
-        return cloudpickle.loads, (_Compressed(),)
+        return cloudpickle.loads, (_Call(zlib.decompress, _compressed()),)
 
 
 def flat_keys(keys: Any) -> Iterator[Key]:
@@ -116,28 +104,26 @@ def _of_one_layer(graph: Any, wanted: set[Key]) -> Graph | None:
         if key in tasks and key not in found:
             found[key] = tasks[key]
             ahead.extend(tasks[key].dependencies)
-    fused: Graph = private.fuse_linear(found, wanted)
-    return fused
+    return private.fuse_linear(found, wanted)
 
 
-class _Resolved:
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _resolve, ()
+class _Call:
+    """What a function gives of some arguments, called where it is unpickled."""
 
-
-class _Compressed:
-    """What cloudpickle makes of :class:`_Resolved`, as bytes that travel compressed: of a graph that has ``__main__``
-    among its bytes distributed pickles all once more, by cloudpickle, which takes three times as long."""
+    def __init__(self, *call: Any) -> None:
+        self.call = call
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return zlib.decompress, (_compressed(),)
+        return self.call[0], self.call[1:]
 
 
 @cache
 def _compressed() -> bytes:
+    """What cloudpickle makes of :func:`_resolve`, compressed: of a graph that has ``__main__`` among its bytes
+    distributed pickles all once more, by cloudpickle, which takes three times as long."""
     import cloudpickle
 
-    return zlib.compress(cloudpickle.dumps(_Resolved()))
+    return zlib.compress(cloudpickle.dumps(_Call(_resolve)))
 
 
 def _resolve() -> Any:
@@ -155,10 +141,8 @@ OPTIMIZE = Optimize()
 
 
 def install() -> None:
-    """Make arrays optimise by :class:`Optimize` in this process, with the first graph that has something for it.
-
-    dask's configuration, under its key ``array_optimize``, still goes before.
-    """
+    """Make arrays optimise by :class:`Optimize` in this process, with the first graph that has something for it. dask's
+    configuration, under its key ``array_optimize``, still goes before."""
     private.optimize_arrays(OPTIMIZE)
 
 
@@ -166,11 +150,9 @@ def move_in_chains(
     graph: Graph, wanted: set[Key], known: Iterable[Key] = (), groups_per_task: Mapping[Any, int] = MappingProxyType({})
 ) -> Graph:
     """The graph with each group's private chains moved into the group's task, and as many groups of one name into one
-    task as ``groups_per_task`` says.
-
-    Of what the scheduler has already, the ``known`` keys, those at which chains meet or part stay where dask would find
-    them. What one task alone needs, and needs alone, is made again with it, as dask's fusion makes it.
-    """
+    task as ``groups_per_task`` says. Of what the scheduler has already, the ``known`` keys, those at which chains meet
+    or part stay where dask would find them. What one task alone needs, and needs alone, is made again with it, as
+    dask's fusion makes it."""
     users = users_of(graph)
     there = {key: users[key] for key in known if key in users}
     ends = (key for key, mine in there.items() if len(mine) != 1 or any(len(graph[u].dependencies) > 1 for u in mine))
@@ -253,11 +235,9 @@ def _flat(group: GroupNode, graph: Graph, wanted: set[Key]) -> tuple[GroupNode, 
 def _groups_of_same_chunks(
     graph: Graph, groups: list[GroupNode], users: Mapping[Key, set[Key]]
 ) -> Iterable[list[GroupNode]]:
-    """Groups that fold the same chunks, by different operators or of different functions of their elements.
-
-    A chunk of their own is what one member of each needs. What several members of one need is no chunk of theirs but
-    what these are read from, such as the array of a file, which all groups of all chunks may share.
-    """
+    """Groups that fold the same chunks, by different operators or of different functions of their elements. A chunk of
+    their own is what one member of each needs. What several members of one need is no chunk of theirs but what these
+    are read from, such as the array of a file, which all groups of all chunks may share."""
     made = _made_by({m for g in groups for m in g.members}, graph, users)
     needs = [[(_name(m), _chunks_of(m, graph, made)) for m in g.members] for g in groups]
     counts = Counter((name, key) for each in needs for name, keys in each for key in keys)
@@ -327,13 +307,11 @@ class _Bundle:
         while True:
             inside = {key: self.graph[key] for key in needed_alone(wanted, self.graph, self.users, self._may_move)}
             chains = {m: {node.key: node for node in sources_first(m, inside)} for m in self.members() if m in inside}
-            needs = {
-                m: {need for node in chain.values() for need in node.dependencies if need not in chain}
-                for m, chain in chains.items()
-            }
+            needs = {m: needs_of(chain) for m, chain in chains.items()}
             each = zip(*(group.members for group in self.groups), strict=True)
             counts = Counter(key for members in each for key in set().union(*(needs.get(m, ()) for m in members)))
-            local = {key for key in counts if self._is_in_memory(key)}
+            # In the graph itself, or on the worker that the group is sent to.
+            local = {k for k in counts if (isinstance(self.graph[k], DataNode) if k in self.graph else self.is_placed)}
             few = Counter({key: n for key, n in counts.items() if key not in local and self._may_wait_for(key, n)})
             waits = {key for key, n in few.items() if n == 1}
             most = [key for key, _ in few.most_common(SHARED + len(chains) // CHUNKS_A_SHARED)]
@@ -357,28 +335,23 @@ class _Bundle:
         node = self.graph[key]
         return not (isinstance(node, DataNode) or node.block_fusion or key in self.wanted or key in self.barred)
 
-    def _is_in_memory(self, key: Key) -> bool:
-        """True for what lies in the graph itself, or on the worker that the group is sent to."""
-        return isinstance(self.graph[key], DataNode) if key in self.graph else self.is_placed
-
     def _may_wait_for(self, key: Key, users: int) -> bool:
         """False for a chunk of one's own on some worker, and for what ties the tasks after it to a worker, as a
         peer-to-peer rechunk does."""
         node = self.graph.get(key)
         return users > 1 if node is None else isinstance(node, GroupNode) or not node.block_fusion
 
-    @property
-    def closes(self) -> list[Callable[..., Any]]:
-        """What makes each of the task's results."""
-        return [close for group in self.groups for close in group.closes]
-
-    def steps(self, before: int) -> Iterator[Step]:
-        """Members in order, those of the same chunk together; each with the tasks that make it, sources first.
-        ``before`` is how many results go before the first."""
+    def steps(self, closes: list[Callable[..., Any]]) -> Iterator[Step]:
+        """Members in order, those of the same chunk together; each with the tasks that make it, sources first. What
+        makes the task's results goes to the end of ``closes``, where a member's number says of which it is a part."""
         done: set[Key] = set()
-        firsts = accumulate((len(group.closes) for group in self.groups[:-1]), initial=before)
-        numbers = [[first + i for i in g.folds] for g, first in zip(self.groups, firsts, strict=True)]
-        each = (zip(g.members, places, strict=True) for g, places in zip(self.groups, numbers, strict=True))
+        each = []
+        for group in self.groups:
+            numbers = []
+            for close, size in group.closes:
+                numbers += [len(closes)] * size
+                closes.append(close)
+            each.append(zip(group.members, numbers, strict=True))
         for pairs in zip(*each, strict=True):
             for member, number in pairs:
                 yield number, member, tuple(self._chain(member, done))
@@ -395,11 +368,8 @@ class _Bundle:
         chunk need not stay for the last of them."""
         cuts = sorted(self.users[key], key=str)
         nodes = [self.inside.get(user) for user in cuts]
-        is_cut = (
-            isinstance(n, Task) and deferred.function_of(n) is deferred.SLICE and len(n.dependencies) == 1
-            for n in nodes
-        )
-        return cuts if all(is_cut) else []
+        is_cut = (isinstance(n, Task) and deferred.function_of(n) is deferred.SLICE for n in nodes)
+        return cuts if all(is_cut) and all(n and len(n.dependencies) == 1 for n in nodes) else []
 
 
 def _makes_chunk(chain: Graph, waits: set[Key]) -> bool:
@@ -432,8 +402,7 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
     closes: list[Callable[..., Any]] = []
     steps: list[Step] = []
     for bundle in bundles:
-        steps += bundle.steps(len(closes))
-        closes += bundle.closes
+        steps += bundle.steps(closes)
     made = {node.key for _, _, nodes in steps for node in nodes}
     needs = {key for _, _, nodes in steps for node in nodes for key in node.dependencies}
     takes = tuple(sorted((needs | {m for _, m, _ in steps}) - made, key=str))
@@ -460,11 +429,11 @@ def _bundle_tasks(bundles: list[_Bundle]) -> Iterator[GraphNode]:
 READERS = (scan_tasks.totals, scan_tasks.carries, scan_tasks.scan_first, scan_tasks.scan_chunk, scan_tasks.scan_line)
 # Not ``clip``, ``maximum`` and ``where``, which take NumPy 4 to 30 times as long as a sum: a scan of chunks that a
 # difference and a clip make took 404 ms with them, 307 without (Epyc, one thread, float32 (3652, 90, 180), 2026-11).
-CHEAP = frozenset(
-    {getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()}
-    | {abs, deferred.CAST, np.abs, np.add, np.divide, np.isfinite, np.isnan, np.multiply, np.negative, np.square}
-    | {np.subtract}
-)
+CHEAP = {
+    getattr(operator, name) for name in "add sub mul truediv neg pos invert and_ or_ xor lt le gt ge eq ne".split()
+}
+CHEAP |= {abs, deferred.CAST, np.abs, np.add, np.divide, np.isfinite, np.isnan, np.multiply, np.negative, np.square}
+CHEAP |= {np.subtract}
 
 
 def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
@@ -475,11 +444,8 @@ def move_in_steps(graph: Graph, wanted: set[Key]) -> Graph:
     if not steps:
         return graph
     users = users_of(graph)
-    movable = {
-        key
-        for key in steps
-        if users[key] <= readers.keys() and _is_worth(graph[key], [_scan_of(readers[u], graph) for u in users[key]])
-    }
+    scans = {key: [_scan_of(readers.get(user), graph) for user in users[key]] for key in steps}
+    movable = {key for key in steps if users[key] <= readers.keys() and _is_worth(graph[key], scans[key])}
     fused = {key: node for key, node in graph.items() if key not in movable}
     for key, node in readers.items():
         chains = [graph[need] for need in node.dependencies if need in movable]
@@ -552,7 +518,7 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         # Without what they await to be sent together with the others.
         finished = {k: Task(k, cast(Task, graph[k]).func, cast(Task, graph[k]).args[0]) for k in moved}
         inside = finished.keys()
-        partials = {need for node in finished.values() for need in node.dependencies} - inside
+        partials = needs_of(finished)
         if len(partials) >= len(inside):
             continue
         names = tuple(sorted((partials | graph[key].dependencies) - inside, key=str))
@@ -560,11 +526,11 @@ def finish_together(graph: Mapping[Key, GraphNode], wanted: set[Key], known: set
         fused[key] = Task(key, group_task.execute, inner, key, names, *map(TaskRef, names))
         for each in inside:
             del fused[each]
-        for need in {need for each in inside for need in graph[each].dependencies} - partials - inside:
+        for need in needs_of({each: graph[each] for each in inside}) - partials:  # what they awaited
             if users[need] <= inside:
                 fused.pop(need, None)
     return fused
 
 
 def _finishes(node: GraphNode | None) -> bool:
-    return type(node) is Task and getattr(node.func, "func", None) in (combine, finalise, pick)
+    return type(node) is Task and _function(node) in (combine, finalise, pick)

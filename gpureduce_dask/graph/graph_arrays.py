@@ -21,14 +21,13 @@ from ..errors import ArgumentError, message
 
 IS_PLANNED: bool = dask.array.array_expr_enabled()  # which dask decides once, when it is imported
 MODULES = (core, wrap, creation)  # which define arrays of graphs alone
-INNER = {"linalg": ("norm",)}  # modules of dask.array by the functions of theirs that are called here
 
 
 def __getattr__(name: str) -> Any:
     if name.startswith("__") or not IS_PLANNED:
         return getattr(dask.array, name)
-    if name in INNER:
-        return SimpleNamespace(**{each: partial(_unavailable, f"{name}.{each}") for each in INNER[name]})
+    if name == "linalg":  # of whose functions one is called
+        return SimpleNamespace(norm=partial(_unavailable, "linalg.norm"))
     for module in MODULES:
         if hasattr(module, name):
             return getattr(module, name)

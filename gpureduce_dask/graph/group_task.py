@@ -2,8 +2,7 @@
 
 Nothing here waits for a GPU: while it reduces one chunk this thread makes the next, and memory that is freed is taken
 again in the order of the stream, so that chunks do not pile up. Chunks that threads copy to a GPU are begun some ahead,
-for one alone does not keep the threads busy. A second stream for copies would hide no more than the reduction itself, a
-hundredth of the copy.
+for one alone does not keep the threads busy. A second stream would hide the reduction alone, a hundredth of the copy.
 """
 
 from __future__ import annotations
@@ -104,12 +103,7 @@ class Piece:
 
 @faults.task
 def reduce_pieces(
-    handles: list[Handle],
-    _anchors: list[Any],
-    pieces: Sequence[Piece],
-    chain: Chain,
-    bound: Bound,
-    layout: GroupLayout,
+    handles: list[Handle], _anchors: list[Any], pieces: Sequence[Piece], chain: Chain, bound: Bound, layout: GroupLayout
 ) -> Any:
     """The partial of what a chain makes of parts of the chunks that a handle refers to."""
     (handle,) = handles
@@ -167,7 +161,10 @@ def _value(node: GraphNode, have: dict[Key, Any]) -> Making[Any]:
     inner, out, names, *given = node.args
     arguments = []
     for value in given:
-        arguments.append((yield from _argument(value, have)))
+        if isinstance(value, TaskRef):
+            arguments.append(have[value.key])
+        else:
+            arguments.append((yield from _value(value, have)) if isinstance(value, GraphNode) else value)
     return (yield from _execute(inner, out, names, *arguments))
 
 
@@ -233,12 +230,6 @@ def _reduces(node: Task) -> bool:
 def run_whole(inner: Mapping[Key, GraphNode], out: Key, names: Sequence[Key], *given: Any) -> Any:
     """The task of a chunk that holds all of its slices, with the chain that makes it."""
     return deferred.materialise(execute(inner, out, names, *given))
-
-
-def _argument(value: Any, have: dict[Key, Any]) -> Making[Any]:
-    if isinstance(value, TaskRef):
-        return have[value.key]
-    return (yield from _value(value, have)) if isinstance(value, GraphNode) else value
 
 
 def _drop(keys: Iterable[Key], uses: Counter[Key], have: dict[Key, Any]) -> None:

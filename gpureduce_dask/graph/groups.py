@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from numbers import Integral
 from typing import Any
@@ -15,24 +15,20 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection, tokenize
 
+from .. import labels as known_labels
 from ..chunk import is_device, require_plain_chunk
 from ..chunk_groups import codes_of
-from ..device import faults
 from ..dtypes import refuse as refuse_dtype
-from ..errors import ArgumentError, ArgumentTypeError, EmptyError, message
-from ..host.histogram import CODES
-from ..labels import boxes, refuse
+from ..errors import ArgumentError, ArgumentTypeError, message
+from ..host.histogram import CODES, edges_of
 from ..operators import table as operators
 from ..operators.grouped import COUNT, Bins, Edges, Labels, binned
-from ..operators.monoid import Bound, Monoid
-from . import deferred, meta, reduce_tasks
+from ..operators.monoid import Monoid
 from . import graph_arrays as da
+from . import meta
 from .arguments import Axes, align, as_dask, bind, key_prefix, normalise_axes, operands
 from .meta import belongs_to_stock, foreign, require_plain
 from .reduce import apply, build_tree
-
-MOST = 2**31  # kernels count groups in 32 bits
-CARRIED_BYTES = 1 << 20  # of labels that go along with every task; more are cut as the array is
 
 
 def grouped(
@@ -59,8 +55,8 @@ def grouped(
     given, sizes = _labels(name, labels, arrays[0], axes, num_groups, strict)
     known = isinstance(given, Labels)
     bins = Bins(name, sizes, axes, given if known else None, strict=strict)
-    _refuse_fill(name, fill_value, bound)
-    _refuse_gaps(bins, bound, fill_value)
+    known_labels.refuse_fill(name, fill_value, bound)
+    known_labels.refuse_gaps(bins, bound, fill_value)
     whole = binned(bound, bins, fill_value)
     return build_tree(arrays if known else (*arrays, given), whole, axes, False, split_every, name).array
 
@@ -72,32 +68,23 @@ def _labels(name: str, labels: Any, x: Any, axes: Axes, num_groups: Any, strict:
         return _lines(name, labels, x, axes, num_groups, strict)
     require_plain(name, "labels", labels)
     given: Any = labels.get() if is_device(labels) else labels
-    given = given if isinstance(given, da.Array) else np.asarray(given)
-    _require_integers(name, given)
-    if not isinstance(given, da.Array) and (along := _one_axis(given, shape)) is not None:
+    is_known = not isinstance(given, da.Array)
+    given = np.asarray(given) if is_known else given
+    known_labels.require_integers(name, given)
+    if is_known and (along := known_labels.one_axis(given, shape)) is not None:
         lines = tuple(given.reshape(-1) if i == along else np.zeros(int(n), np.int8) for i, n in enumerate(shape))
         counts = tuple(num_groups if i == along else 1 for i in range(len(shape)))
         return _lines(name, lines, x, axes, counts, strict)
-    if not isinstance(given, da.Array):
-        count = _count(name, given, num_groups, strict)
+    count = known_labels.count_groups(name, given if is_known else None, num_groups, strict)
+    if is_known:
         if math.isnan(sum(shape)):
             raise _unknown(name)
         whole = _broadcast(name, np.broadcast_to, given, shape)
-        if whole.size * np.min_scalar_type(count).itemsize <= CARRIED_BYTES:
-            return Labels([_narrow(whole, count)]), (count,)
-        small = _narrow(given, count)
+        if whole.size * np.min_scalar_type(count).itemsize <= known_labels.CARRIED_BYTES:
+            return Labels([known_labels.narrow(whole, count)]), (count,)
+        small = known_labels.narrow(given, count)
         given = da.from_array(small, chunks=small.shape if small.shape != shape else tuple(x.chunks[a] for a in axes))
-    else:
-        count = _size(name, num_groups)
     return _cut(name, given, x, axes, shape), (count,)
-
-
-def _one_axis(labels: Any, shape: tuple[float, ...]) -> int | None:
-    """The one of several axes along which labels differ, where their shape says so: an array an axis is then enough."""
-    along = [i for i, n in enumerate(labels.shape) if n > 1]
-    fits = labels.ndim == len(shape) > 1 and len(along) == 1 and labels.shape[along[0]] == shape[along[0]]
-    is_light = 8 * sum(shape) <= CARRIED_BYTES  # False too where a size is unknown
-    return along[0] if fits and is_light and labels.shape != shape else None
 
 
 def _lines(
@@ -113,19 +100,17 @@ def _lines(
         require_plain(name, "labels", each)
     lines = [each if isinstance(each, da.Array) else np.asarray(each) for each in labels]
     for line, size in zip(lines, shape, strict=True):
-        _require_integers(name, line)
+        known_labels.require_integers(name, line)
         if line.shape != (size,) and not (line.ndim == 1 and math.isnan(line.shape[0] + size)):
             expected = f"one of shape ({size},)"
             raise ArgumentError(message(name, f"labels of shape {line.shape}", expected, "Pass a label an element."))
     is_known = not any(isinstance(line, da.Array) for line in lines)
     if is_known and math.isnan(sum(shape)):
         raise _unknown(name)
-    sizes = tuple(
-        _size(name, n) if isinstance(line, da.Array) else _count(name, line, n, strict)
-        for line, n in zip(lines, counts, strict=True)
-    )
+    now = [None if isinstance(line, da.Array) else line for line in lines]
+    sizes = tuple(known_labels.count_groups(name, line, n, strict) for line, n in zip(now, counts, strict=True))
     if is_known:
-        return Labels([_narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
+        return Labels([known_labels.narrow(line, n) for line, n in zip(lines, sizes, strict=True)]), sizes
     inputs = []
     for i, (line, axis) in enumerate(zip(lines, axes, strict=True)):
         inputs += [_cut(name, da.asanyarray(line), x, (axis,), (shape[i],)), (i,)]
@@ -140,49 +125,9 @@ def _boxes(*lines: Any, sizes: tuple[int, ...], operation: str, strict: bool) ->
         require_plain_chunk(operation, line)
     host = [line.get() if is_device(line) else np.asarray(line) for line in lines]
     for line, count in zip(host, sizes, strict=True):
-        _check(Bins(operation, (count,), (), strict=strict), line)
+        known_labels.check_range(Bins(operation, (count,), (), strict=strict), line)
     shape = tuple(map(len, host))
-    return boxes(host, sizes, slice(0, math.prod(shape))).reshape(shape)
-
-
-def _require_integers(name: str, labels: Any) -> None:
-    if labels.dtype.kind not in "biu" and not (labels.size == 0 and not isinstance(labels, da.Array)):
-        raise refuse_dtype(name, labels.dtype, "labels that are integers", "Number the groups, as np.unique does.")
-
-
-def _count(name: str, labels: Any, num_groups: Any, strict: bool) -> int:
-    """How many groups there are, where labels are known now: those asked for, or up to the largest label."""
-    found = int(labels.max()) + 1 if labels.size else 0
-    count = found if num_groups is None else _size(name, num_groups)
-    _check(Bins(name, (count,), (), strict=strict), labels)
-    if count >= MOST:
-        _size(name, count)
-    if not count:
-        raise ArgumentError(message(name, "no label of 0 or more", "at least one group", "Pass num_groups=."))
-    return count
-
-
-def _check(bins: Bins, labels: Any) -> None:
-    if labels.size:
-        refuse(bins, int(labels.max()) if labels.max() >= bins.count else None, bins.strict and labels.min() < 0)
-
-
-def _size(name: str, num_groups: Any) -> int:
-    if num_groups is None:
-        raise ArgumentError(
-            message(name, "labels that are not known yet", "num_groups=", "Say how many groups there are.")
-        )
-    if not isinstance(num_groups, Integral) or isinstance(num_groups, bool) or not 1 <= int(num_groups) < MOST:
-        received = f"num_groups {num_groups!r}"
-        raise ArgumentError(message(name, received, "an integer of 1 or more, below 2^31", "Number them without gaps."))
-    return int(num_groups)
-
-
-def _narrow(labels: Any, count: int) -> Any:
-    """Labels in the fewest bytes; all that leave an element out are -1."""
-    if labels.dtype.kind == "i":
-        labels = np.maximum(labels, -1)
-    return labels.astype(np.min_scalar_type(-count))
+    return known_labels.boxes(host, sizes, slice(0, math.prod(shape))).reshape(shape)
 
 
 def _broadcast(name: str, broadcast: Any, labels: Any, shape: tuple[float, ...]) -> Any:
@@ -207,95 +152,8 @@ def _cut(name: str, labels: Any, x: Any, axes: Axes, shape: tuple[float, ...]) -
 
 
 def _unknown(name: str) -> ArgumentError:
-    return ArgumentError(
-        message(name, "unknown chunk sizes", "labels in the array's own chunks", "Call compute_chunk_sizes() first.")
-    )
-
-
-def _refuse_fill(name: str, value: Any, bound: Bound) -> None:
-    """Raise for a fill value that would become another number, as NaN among integers."""
-    if value is None or bound.monoid.empty != "raise" or bound.result.kind not in "biu":
-        return
-    try:
-        with np.errstate(invalid="ignore"):
-            is_kept = bool(np.asarray(value).astype(bound.result) == value)
-    except (OverflowError, TypeError, ValueError):
-        is_kept = False
-    if not is_kept:
-        received = f"fill_value {value!r} among results of {bound.result}"
-        remedy = "Pass one that fits, or convert the array with astype."
-        raise ArgumentError(message(name, received, f"a value that {bound.result} holds", remedy))
-
-
-def _refuse_gaps(bins: Bins, bound: Bound, fill_value: Any) -> None:
-    """Raise now where labels are known and leave a group empty that has no answer then."""
-    if bound.monoid.empty != "raise" or fill_value is not None or bins.known is None:
-        return
-    lines, sizes = bins.known.arrays, bins.sizes
-    for line, count in zip(lines, sizes, strict=True):
-        present = np.zeros(count, bool)
-        present[line[line >= 0]] = True
-        if not present.all():
-            gaps = f"{count - np.count_nonzero(present)} of {count} groups without elements"
-            what = f"{bound.name} of {gaps}, the first of them {int(np.argmin(present))}"
-            raise EmptyError(
-                message(bins.name, what, "elements in every group", "Say what the others get: fill_value=.")
-            )
-
-
-def stretches(labels: Any, chunks: Sequence[int]) -> list[Any] | None:
-    """The groups of each chunk, where each lies whole in one; None where one does not, or an element is of none."""
-    if labels.ndim != 1 or not labels.size or labels.min() < 0 or not all(chunks):
-        return None
-    found = [np.unique(part) for part in _by_chunk(labels, chunks)]
-    every = np.concatenate(found)
-    return found if len(np.unique(every)) == len(every) else None
-
-
-def _by_chunk(labels: Any, chunks: Sequence[int]) -> list[Any]:
-    return np.split(labels, np.cumsum(chunks)[:-1])
-
-
-def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequence[Any], **options: Any) -> Any:
-    """Each chunk along the last axis to its own groups, in order."""
-    bound, axis = bind(op, (x.dtype,), None, options, name), x.ndim - 1
-    parts = _by_chunk(labels, x.chunks[-1])
-    codes = np.concatenate([np.searchsorted(mine, part) for mine, part in zip(groups, parts, strict=True)])
-    codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
-    options = {} if deferred.fuses() else {"fuse": False}
-    inds = tuple(range(x.ndim))
-    return meta.blockwise(
-        partial(_reduce_stretch, name=name, bound=bound, device=meta.promises_device(x._meta), **options),
-        inds,
-        *(x, inds, codes, (axis,)),
-        template=x._meta,
-        dtype=bound.result,
-        name=f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, options)}",
-        adjust_chunks={axis: tuple(map(len, groups))},
-    )
-
-
-@deferred.reads
-@faults.task
-def _reduce_stretch(block: Any, codes: Any, name: str, bound: Bound, **options: Any) -> Any:
-    axes = (len(block.shape) - 1,)
-    bins = Bins(name, (int(codes.max()) + 1,), axes)
-    return reduce_tasks.reduce_whole(block, codes, bound=binned(bound, bins), axes=axes, keepdims=False, **options)
-
-
-def reduce_cohorts(
-    name: str, op: Monoid, x: Any, labels: Any, cohorts: Mapping[Iterable[int], Sequence[int]], **options: Any
-) -> Any:
-    """The groups of each cohort, which lie in the same chunks along the last axis, from these alone."""
-    parts, found = _by_chunk(labels, x.chunks[-1]), []
-    for blocks, groups in cohorts.items():
-        blocks = sorted(blocks)
-        number = np.full(int(labels.max()) + 2, -1)
-        number[list(groups)] = np.arange(len(groups))
-        mine = number[np.concatenate([parts[b] for b in blocks])]
-        few = x.blocks[(slice(None),) * (x.ndim - 1) + (blocks,)]
-        found.append(grouped(name, op, few, mine, x.ndim - 1, len(groups), None, None, None, **options))
-    return da.concatenate(found, axis=-1)
+    remedy = "Call compute_chunk_sizes() first."
+    return ArgumentError(message(name, "unknown chunk sizes", "labels in the array's own chunks", remedy))
 
 
 # ---- counts and histograms
@@ -315,15 +173,15 @@ def bincount(x: Any, weights: Any, minlength: Any, split_every: Any) -> Any:
         raise ArgumentError(message(name, received, "one dimension and 0 or more", "Call x.ravel()."))
     if array.dtype.kind not in "biu":
         raise refuse_dtype(name, array.dtype, "integers", "Convert the array with astype, or use gr.histogram.")
-    if not isinstance(x, da.Array) and not is_device(x) and array.size:
+    is_known = not isinstance(x, da.Array) and not is_device(x)
+    if is_known and array.size:
         least = max(least, int(np.max(x)) + 1)
-    if not least:
-        if isinstance(x, da.Array) or is_device(x):
-            return da.bincount(array, weights, minlength, split_every)
+    if not least and is_known:
         return da.zeros(0, dtype=np.int64 if weights is None else np.float64)
+    if not least:
+        return da.bincount(array, weights, minlength, split_every)
     if weights is None:
-        bins = Bins(name, (least,), (0,), is_own=True, strict=True)
-        return build_tree((array,), binned(COUNT.bind(array.dtype), bins), None, False, split_every, name).array
+        return _counts(name, array, least, split_every, is_own=True, strict=True)
     given = as_dask(name, weights)
     if given.dtype.kind not in "biuf":
         raise refuse_dtype(name, given.dtype, "real weights", "Sum the real and the imaginary parts.")
@@ -343,14 +201,14 @@ def histogram(
     if is_lazy(bins) or is_lazy(range):
         lazily: tuple[Any, Any] = da.histogram(x, bins, range, normed, weights, density)
         return lazily
-    edges = _edges(name, bins, range, x.dtype)
+    edges = edges_of(name, bins, range, x.dtype)
     if x.dtype.kind not in "biuf" or not (x.dtype.kind != "f" or x.dtype.itemsize <= 8):
         raise refuse_dtype(name, x.dtype, "bool, integer or float", "Convert the array with astype.")
     bins_of = Edges(edges, tuple(range) if np.ndim(bins) == 0 else None, masks)
     if len(edges) < 2:
         found = da.zeros(0, dtype=np.int64 if weights is None else as_dask(name, weights).dtype)
     elif weights is None:
-        found = _counts(name, x if x.ndim else x.reshape(1), bins_of)
+        found = _counts(name, x if x.ndim else x.reshape(1), len(edges) - 1, edges=bins_of)
     else:
         found = _weighted(name, x, bins_of, weights)
     if not density:
@@ -358,20 +216,16 @@ def histogram(
     return found / np.diff(edges).astype(np.float64) / apply("sum", found), edges
 
 
-def _counts(name: str, x: Any, edges: Edges) -> Any:
-    """Counts of elements that bins label as they are read."""
-    bins = Bins(name, (len(edges.edges) - 1,), tuple(range(x.ndim)), edges=edges)
-    return build_tree((x,), binned(COUNT.bind(x.dtype), bins), None, False, None, name).array
+def _counts(name: str, x: Any, count: int, split_every: Any = None, **options: Any) -> Any:
+    """Counts of elements that are labels themselves, or that bins label as they are read."""
+    bins = Bins(name, (count,), tuple(range(x.ndim)), **options)
+    return build_tree((x,), binned(COUNT.bind(x.dtype), bins), None, False, split_every, name).array
 
 
 def _weighted(name: str, x: Any, edges: Edges, weights: Any) -> Any:
     """Sums of weights of elements that their bins label."""
-    codes = x.map_blocks(
-        partial(codes_of, edges=edges),
-        dtype=CODES,
-        meta=meta.like(x._meta, x.ndim, CODES),
-        name=f"{key_prefix(name)}-codes-{tokenize(x.name, edges)}",
-    )
+    key, like = f"{key_prefix(name)}-codes-{tokenize(x.name, edges)}", meta.like(x._meta, x.ndim, CODES)
+    codes = x.map_blocks(partial(codes_of, edges=edges), dtype=CODES, meta=like, name=key)
     heavy = as_dask(name, weights)
     if heavy.shape != x.shape and not any(map(math.isnan, (*heavy.shape, *x.shape))):
         expected = f"the array's shape {x.shape}"
@@ -383,17 +237,3 @@ def _weighted(name: str, x: Any, edges: Edges, weights: Any) -> Any:
 def is_lazy(bins: Any) -> bool:
     """True for bins, or a range, of which some are known when they are computed."""
     return any(map(is_dask_collection, bins if isinstance(bins, list | tuple) else (bins,)))
-
-
-def _edges(name: str, bins: Any, range: Any, dtype: Any) -> Any:
-    """The edges of the bins, in NumPy's dtype."""
-    if bins is None or isinstance(bins, str) or (np.ndim(bins) == 0 and range is None):
-        received = f"bins={bins!r} and range={range!r}"
-        raise ArgumentError(
-            message(name, received, "edges, or a number of bins and a range", "Only data could tell: pass both.")
-        )
-    try:
-        return np.histogram_bin_edges(np.empty(0, dtype), bins, range)
-    except (ValueError, TypeError) as error:
-        remedy = "Pass increasing edges, or a number and (low, high)."
-        raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from dask.base import clone_key
 from dask.highlevelgraph import Layer, MaterializedLayer
@@ -18,9 +18,7 @@ Key = Any
 
 class Tasks(MaterializedLayer):
     """Tasks by key. dask's own layer, which it is otherwise, would copy them with references to the old keys.
-
-    ``groups_per_task`` is how many of the groups that give its results one task makes, one after another.
-    """
+    ``groups_per_task`` is how many of the groups that give its results one task makes, one after another."""
 
     groups_per_task = 1
 
@@ -56,76 +54,54 @@ class TaskWriter:
     """Tasks as they come. Keys of the result's blocks begin with ``name``; those of others say their step, are
     numbered, and say how many chunks or partials a task takes.
 
-    Steps of reductions are "chunk", one to its partial, "group", several chunks to one, "combine", partials to one,
-    and "blocks", those of several slices to their results.
-    Those of scans are "total", of chunks, "carry", what stands before each chunk, "line", several chunks of a line
-    scanned in turn, "behind", what stands behind them, "cut" and "gather", the rows of several chunks, and "rows", some
-    of these scanned.
+    Steps of reductions are "chunk", one to its partial, "group", several to one, "combine", partials to one, "blocks",
+    those of several slices to results; of scans "total", of chunks, "carry", what stands before each, "line", chunks
+    scanned in turn, "behind", what stands behind, "cut" and "gather", rows of chunks, "rows", some of these scanned.
     """
 
     def __init__(self, prefix: str, token: str) -> None:
         self.prefix, self.token, self.name = prefix, token, f"{prefix}-{token}"
         self.tasks: dict[Any, GraphNode] = {}
-        self._names: dict[str, str] = {}  # one text each: it travels once
-        self._counts: dict[tuple[int, str], str] = {}
+        self._texts: dict[str, str] = {}  # one object each: it travels once
 
     def step_name(self, step: str) -> str:
         """What the keys of a step's tasks begin with."""
-        if step not in self._names:
-            self._names[step] = f"{self.prefix}-{step}-{self.token}"
-        return self._names[step]
+        if step not in self._texts:
+            self._texts[step] = f"{self.prefix}-{step}-{self.token}"
+        return self._texts[step]
 
     def add(
-        self,
-        step: str,
-        run: Callable[..., Any],
-        *arguments: Any,
-        kind: type[Task] = Task,
-        count: int | None = None,
-        of: str = "chunk",
+        self, step: str, run: Any, *arguments: Any, kind: type[Task] = Task, count: int | None = None, of: str = "chunk"
     ) -> TaskRef:
         """A task of this step, which takes so many chunks, or whatever else."""
         key: Any = (self.step_name(step), len(self.tasks))
         if count is not None:
-            key += (self._counts.setdefault((count, of), f"{count} {of}{'s' * (count != 1)}"),)
+            text = f"{count} {of}{'s' * (count != 1)}"
+            key += (self._texts.setdefault(text, text),)
         self.tasks[key] = kind(key, run, *arguments)
         return TaskRef(key)
 
 
-class TaskFactory(Protocol):
-    """What the tasks of a layer follow from."""
-
-    @property
-    def results(self) -> int:
-        """How many chunks they give."""
-
-    def where_kept(self) -> TaskFactory:
-        """The same for where all of these chunks are kept, and none is read and let go."""
-
-    def tasks(self) -> dict[Any, GraphNode]:
-        """All of them, by key."""
-
-
 class LazyTasks(Tasks):
-    """Tasks that are written down when somebody looks at them, and that travel as what they follow from."""
+    """Tasks that are written down when somebody looks at them, and that travel as what they follow from: the factory
+    tells them, how many chunks they give, and what gives the same where all of these are kept and none is let go."""
 
-    def __init__(self, factory: TaskFactory) -> None:
+    def __init__(self, factory: Any) -> None:
         Layer.__init__(self)
         self.factory = factory
 
     @cached_property
     def mapping(self) -> Mapping[Any, GraphNode]:  # type: ignore[override]
-        return self.factory.tasks()
+        tasks: dict[Any, GraphNode] = self.factory.tasks()
+        return tasks
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "mapping"}
 
 
 class GroupNode(Task):
-    """A task that folds its inputs in order, and may make them too: dask fuses it with nothing.
-
-    It folds them to one result, or to one for each of several slices, so many inputs of each.
-    """
+    """A task that folds its inputs in order, and may make them too: dask fuses it with nothing. It folds them to one
+    result, or to one for each of several slices, so many inputs of each."""
 
     __slots__ = ()
 
@@ -143,18 +119,12 @@ class GroupNode(Task):
         return getattr(self.func, "func", None) is each_slice
 
     @property
-    def closes(self) -> Sequence[Callable[..., Any]]:
-        """What makes a result of members that are folded together, for each such set of them."""
+    def closes(self) -> list[tuple[Callable[..., Any], int]]:
+        """What makes a result of members that are folded together, and how many, for each such set of them."""
         if not self.is_of_slices:
-            return (self.func,)
+            return [(self.func, len(self.members))]
         options = self.func.keywords  # type: ignore[attr-defined]
-        return [options["run"]] * len(options["sizes"])
-
-    @property
-    def folds(self) -> list[int]:
-        """Which of these sets each member belongs to."""
-        sizes = self.func.keywords["sizes"] if self.is_of_slices else [len(self.members)]  # type: ignore[attr-defined]
-        return [number for number, size in enumerate(sizes) for _ in range(size)]
+        return [(options["run"], size) for size in options["sizes"]]
 
 
 class PlacedGroupNode(GroupNode):
@@ -173,6 +143,11 @@ def users_of(graph: Mapping[Key, GraphNode]) -> dict[Key, set[Key]]:
         for need in node.dependencies:
             found.setdefault(need, set()).add(key)
     return found
+
+
+def needs_of(graph: Mapping[Key, GraphNode]) -> set[Key]:
+    """What the tasks of a graph need that others make."""
+    return {need for node in graph.values() for need in node.dependencies} - graph.keys()
 
 
 def sources_first(key: Key, graph: Mapping[Key, GraphNode]) -> Iterator[GraphNode]:

@@ -1,60 +1,42 @@
 """Reductions and scans of functions of arrays: of a traced program where there is one, else of what the function gives
-of the whole arrays.
-
-Where an operator has an element that changes no result, a masked element becomes that one. Means, variances and moments
-count their elements, and positions are of elements that there are: theirs keep the mask as another array. Weights are
-multiplied by, or go to operators of two arrays. Several statistics are the product of mapped monoids.
+of the whole arrays. Several statistics are the product of mapped monoids.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..distributed.private import write_to
-from ..dtypes import is_native, kind
+from ..dtypes import is_native
 from ..errors import ArgumentError, DtypeError, message
 from ..expressions import tracer
+from ..expressions.elements import WEIGHTED, Filled, Function, Masked, Weighing, same, weighted
 from ..expressions.mapped import mapped
 from ..expressions.program import Program
 from ..expressions.tracer import Untraceable
 from ..operators import table as operators
-from ..operators.limits import highest, lowest, void
-from ..operators.masked import REFUSALS
+from ..operators.masked import refusing
 from ..operators.monoid import Bound, DType, Monoid
-from ..operators.pairs import present_finalise
-from ..operators.product_monoid import Product, product
-from ..operators.weighted import SPREADS
+from ..operators.shared_states import HOLDERS, SPREADS, UNNAMED, Holder
 from . import graph_arrays as da
 from . import scan_apply, statistics
 from .arguments import as_dask, bind, broadcast
 from .meta import describe, is_ours, require_plain
 from .reduce import apply, build_tree
-from .statistics import (
-    HOLDERS,
-    UNNAMED,
-    Holder,
-    Statistic,
-    bind_all,
-    build_statistics,
-    cut_statistic,
-    field_names,
-    share_states,
-)
+from .statistics import build_statistics, cut_statistic, field_names
 
 NAME = "map_reduce"
-Function = Callable[..., Any]
 
 
 class Operands:
-    """Arrays as the kernels read them: of one shape and one chunking, equal ones but once.
-
-    Numbers among what is given are no arrays: as in NumPy, Python's take the dtype of what they meet.
-    """
+    """Arrays as the kernels read them: of one shape and one chunking, equal ones but once. Numbers among what is given
+    are no arrays: as in NumPy, Python's take the dtype of what they meet."""
 
     def __init__(self, name: str, given: Sequence[Any]) -> None:
         self.numbers = {i: x for i, x in enumerate(given) if isinstance(x, (bool, int, float, complex, np.generic))}
@@ -67,9 +49,7 @@ class Operands:
         whole = broadcast(name, single)
         # A kernel goes by the first: of those that grow, one element stands for many.
         ranks = sorted(range(len(single)), key=lambda i: single[i].shape != whole[i].shape)
-        self.order = tuple(ranks.index(i) for i in order)
-        self.name = name
-        self.given = tuple(given)
+        self.name, self.given, self.order = name, tuple(given), tuple(ranks.index(i) for i in order)
         self.arrays = tuple(whole[i] for i in ranks)
         self.dtypes = tuple(a.dtype.newbyteorder("=") for a in self.arrays)
 
@@ -89,11 +69,6 @@ class Operands:
             function = Filled(function, tuple(self.numbers.items()))
         return tracer.attempt(function, self.dtypes, self.order)
 
-    def results(self, function: Function) -> int:
-        """How many results the function gives."""
-        program = self.trace(function)
-        return len(program.outputs) if program else len(self.whole(function))
-
     def whole(self, function: Function) -> list[Any]:
         """What the function gives of whole arrays, an array a result: of dask's as dask has it, and of NumPy's
         themselves where there are no others."""
@@ -110,8 +85,7 @@ class Operands:
         except Exception as error:
             detail = str(error).partition(". ")[0]
             raise self._refused(reason, f", and raises {type(error).__name__}: {detail}") from error
-        many = found if isinstance(found, tuple | list) else (found,)
-        wanted = self.arrays[0].shape
+        many, wanted = found if isinstance(found, tuple | list) else (found,), self.arrays[0].shape
         for x in many:
             if not isinstance(x, da.Array) and (is_lazy or not isinstance(x, np.ndarray | np.generic)):
                 raise self._refused(reason, f", and gives an object of type {type(x).__name__}")
@@ -130,29 +104,14 @@ class Operands:
         return ArgumentError(message(self.name, received, expected, remedy))
 
 
-def traceable(name: str, function: Function, given: Sequence[Any]) -> tuple[Function, Sequence[Any]]:
-    """A function that can be traced, and its arrays: where it cannot, what it gives of the whole arrays."""
+def traceable(name: str, function: Function, given: Sequence[Any]) -> tuple[Function, Sequence[Any], int]:
+    """A function that can be traced, its arrays, and how many results it has: where it cannot, what it gives of the
+    whole arrays."""
     operands = Operands(name, given)
-    return (function, given) if operands.trace(function) else (same, operands.whole(function))
-
-
-@dataclass(frozen=True)
-class Filled:
-    """A function whose arguments are numbers in some places."""
-
-    function: Function
-    numbers: tuple[tuple[int, Any], ...]
-
-    def __call__(self, *arrays: Any) -> Any:
-        given = list(arrays)
-        for place, number in self.numbers:  # in order: each finds its place among those before it
-            given.insert(place, number)
-        return self.function(*given)
-
-
-def same(*blocks: Any) -> Any:
-    """What it is given."""
-    return blocks if len(blocks) > 1 else blocks[0]
+    if program := operands.trace(function):
+        return function, given, len(program.outputs)
+    whole = operands.whole(function)
+    return same, whole, len(whole)
 
 
 def _own(x: Any) -> Any:
@@ -167,46 +126,6 @@ def _own(x: Any) -> Any:
 
 # ---- masks
 
-ZERO = frozenset("sum nansum any count_nonzero sumsq norm1 norm2 norminf vdot average".split())
-ZERO |= {row.name for row in SPREADS.values()}  # an element without weight does not count
-ONE = frozenset({"prod", "nanprod", "all"})
-HIGHEST, LOWEST = frozenset({"min", "nanmin"}), frozenset({"max", "nanmax"})
-MISSING = frozenset({"nanmean", "nanvar", "nanstd"})
-
-
-@dataclass(frozen=True)
-class Masked:
-    """A function and, as its last argument, which elements count for the operator of this name, or for several."""
-
-    function: Function
-    op: str = ""
-
-    @property
-    def keeps_mask(self) -> bool:
-        return self.op not in ZERO | ONE | HIGHEST | LOWEST | MISSING
-
-    def __call__(self, *arrays: Any) -> Any:
-        *given, mask = arrays
-        values = self.function(*given)
-        many = list(values) if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
-        if self.op in MISSING:
-            many = [v.astype(np.float64) if kind(v.dtype) in "biu" else v for v in many]
-        if self.keeps_mask:
-            return (*many, mask)
-        found = tuple(np.where(mask, v, self._neutral(v.dtype)) for v in many)
-        return found if len(found) > 1 else found[0]
-
-    def _neutral(self, dtype: DType) -> Any:
-        """The element that changes nothing."""
-        if self.op in ZERO | ONE:
-            value: Any = int(self.op in ONE)
-        elif self.op in MISSING:
-            value = np.nan
-        else:
-            worst = highest(dtype) if self.op in HIGHEST else lowest(dtype)
-            value = void(dtype, worst) if self.op.startswith("nan") else worst
-        return np.asarray(value, dtype)[()]
-
 
 def checked_mask(name: str, where: Any) -> Any:
     """A mask as a dask array of bool."""
@@ -219,93 +138,16 @@ def checked_mask(name: str, where: Any) -> Any:
 
 def unread(name: str, arrays: tuple[Any, ...], keywords: str = "where=") -> DtypeError:
     """The error for chunks that are no plain numbers, with a mask or weights."""
-    given = [a for a in arrays if a.dtype.kind != "b"] or arrays
+    received = f"{keywords} with {describe([a for a in arrays if a.dtype.kind != 'b'] or arrays)}"
     remedy = "Fill masked chunks first, and pass their mask as where=."
-    received = f"{keywords} with {describe(given)}"
     return DtypeError(message(name, received, "NumPy or CuPy chunks of numbers", remedy))
-
-
-def refusing(monoid: Monoid) -> Monoid:
-    """An operator of what may be nothing at all: one that has no answer to that then says so."""
-    finalise = REFUSALS.get(monoid.finalise) if monoid.empty == "raise" else None
-    return monoid if finalise is None else replace(monoid, finalise=finalise)
-
-
-# ---- weights
-
-
-def present(x: Any, weight: Any) -> Any:
-    """Elements and weights, for an operator of two arrays, with no weight for NaN."""
-    if kind(x.dtype) not in "fc":
-        return x, weight
-    gaps = np.isnan(x)
-    return np.where(gaps, 0, x), np.where(gaps, 0, weight)
-
-
-def squares(x: Any, weight: Any) -> Any:
-    """Squares of magnitudes times weights: of floats in float64, as :func:`~gpureduce_dask.sumsq` adds them up."""
-    if kind(x.dtype) == "c":
-        return (np.square(x.real.astype(np.float64)) + np.square(x.imag.astype(np.float64))) * weight
-    wide = {"f": np.float64, "u": np.uint64}.get(kind(x.dtype), np.int64)
-    return np.square(x.astype(wide)) * weight
-
-
-def rooted(x: Any, weight: Any) -> Any:
-    """Elements times the roots of their weights: the squares of these are weighted."""
-    return x * np.sqrt(weight)
-
-
-AVERAGE = operators.get("average")
-# What takes weights: a function of elements and these, and the operator of what it gives.
-WEIGHTED: dict[str, tuple[Function, Monoid]] = {
-    **{name: (np.multiply, operators.get(name)) for name in ("sum", "nansum", "norm1", "norminf")},
-    "norm2": (rooted, operators.get("norm2")),
-    "sumsq": (squares, operators.get("sum")),
-    "mean": (same, AVERAGE),
-    "nanmean": (present, replace(AVERAGE, finalise=present_finalise)),
-    **{name: (same, row) for name, row in SPREADS.items()},
-    "nanvar": (present, SPREADS["var"]),
-    "nanstd": (present, SPREADS["std"]),
-}
-
-
-@dataclass(frozen=True)
-class Weighing:
-    """A function, and what operators of these names take of each of its results and of weights, the last argument, or,
-    with ``masked``, the last before a mask: the result itself, and then what each operator takes."""
-
-    function: Function
-    names: tuple[str, ...]
-    masked: bool
-
-    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        place = len(arrays) - self.masked - 1
-        values = self.function(*arrays[:place])
-        many = values if type(values) in (tuple, list) else [values]  # asks no stand-in for its class
-        return tuple(x for value in many for x in self._taken(value, *arrays[place:]))
-
-    def _taken(self, value: Any, *others: Any) -> Iterator[Any]:
-        yield value
-        for name in self.names:
-            function = WEIGHTED[name][0]
-            # What does not count is as good as zero to all that take weights.
-            found = (Masked(function, "sum") if self.masked else function)(value, *others)
-            yield from found if type(found) is tuple else (found,)
-
-
-def weighted(monoid: Monoid, dtype: DType, weight: DType) -> tuple[Function, Monoid, DType | None]:
-    """What a reduction with weights is: a function, an operator, and a dtype of results where it is not theirs."""
-    function, found = WEIGHTED[monoid.name]
-    if monoid.name == "sumsq":
-        return function, found, monoid.bind(np.result_type(dtype, weight)).result
-    return function, found, None
 
 
 # ---- several statistics
 
-# Of one result of a function: operators by name, the numbers of the outputs that each takes, and whose states hold
-# others'.
-Request = tuple[Mapping[str, Bound], Mapping[str, tuple[int, ...]], Holder]
+# Of one result of a function: operators by name, whose states hold others', and the numbers of the outputs that each
+# takes.
+Request = tuple[Mapping[str, Bound], Holder, Mapping[str, tuple[int, ...]]]
 
 
 def reduce_together(
@@ -313,16 +155,15 @@ def reduce_together(
     function: Function,
     ops: Sequence[Any],
     given: Sequence[Any],
-    axis: Any = None,
-    keepdims: bool = False,
-    split_every: Any = None,
     where: Any = None,
     weights: Any = None,
     dtype: Any = None,
     options: Mapping[str, Any] | None = None,
+    keepdims: bool = False,
+    **places: Any,
 ) -> list[list[Any]]:
     """For each result of the function its statistics, in the order asked. ``ddof`` goes to those that it is for; other
-    options and ``dtype`` are for one operator alone, with weights."""
+    options and ``dtype`` are for one operator alone, with weights. ``places`` are axes and ``split_every``."""
     options, is_masked = options or {}, where is not None
     extra: list[Any] = []
     traced: Function = Masked(function) if is_masked else function
@@ -339,15 +180,26 @@ def reduce_together(
         raise unread(operation, operands.arrays, "where=" if weights is None else "weights=")
     if program is None:
         values = operands.whole(function)
-        return [build_statistics(operation, x, ops, axis, keepdims, split_every, ddof)[1] for x in values]
+        return [build_statistics(operation, x, ops, keepdims, ddof, **places)[1] for x in values]
     keeps_mask = is_masked and weights is None
     if weights is None:
         requests = _mapped(operation, program, ops, ddof, keeps_mask)
     else:
         requests = _weighted(operation, program, rows, extra[0].dtype, dtype, options)
-    whole, statistics = join(program, requests, keeps_mask)
-    tree = build_tree(operands.arrays, whole, axis, True, split_every, whole.name)
-    return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in statistics]
+    part = partial(_part, program, keeps_mask)
+    whole, found = statistics.join(NAME, ((bounds, holder, partial(part, each)) for bounds, holder, each in requests))
+    if keeps_mask:  # nothing may count
+        found = [[replace(s, bound=replace(s.bound, monoid=refusing(s.bound.monoid))) for s in each] for each in found]
+    tree = build_tree(operands.arrays, whole, keepdims=True, name_prefix=whole.name, **places)
+    return [[cut_statistic(tree, statistic, keepdims) for statistic in each] for each in found]
+
+
+def _part(
+    program: Program, keeps_mask: bool, outputs: Mapping[str, tuple[int, ...]], state: Bound, number: int
+) -> Bound:
+    """The state of an operator as part of a product: of the outputs that are told for it."""
+    part = mapped(program.only(outputs[state.name]), state, keeps_mask, number)
+    return Bound(replace(part.monoid, name=f"{state.name}_{number}"), part.dtypes)
 
 
 def _mapped(
@@ -356,8 +208,8 @@ def _mapped(
     """The statistics of each result; with a mask the last output says which elements count."""
     last = len(program.outputs) - keeps_mask
     for k in range(last):
-        bounds, holder = bind_all(operation, ops, program.results[k], ddof)
-        yield bounds, dict.fromkeys(bounds, program.outputs[k : k + 1] + program.outputs[last:]), holder
+        bounds, holder = statistics.bind_all(operation, ops, program.results[k], ddof)
+        yield bounds, holder, dict.fromkeys(bounds, program.outputs[k : k + 1] + program.outputs[last:])
 
 
 def _weighted(
@@ -378,31 +230,9 @@ def _weighted(
             outputs[name], rest = tuple(rest[:arity]), rest[arity:]
             given = tuple(program.nodes[i].dtype for i in outputs[name])
             _, row, own = weighted(operators.OPERATORS[name], program.nodes[value].dtype, weight)
-            mine = {k: v for k, v in options.items() if k != "ddof" or name in statistics.SPREADS | UNNAMED}
+            mine = {k: v for k, v in options.items() if k != "ddof" or name in SPREADS | UNNAMED}
             bounds[name] = bind(replace(row, name=name), given, dtype or own, mine, operation)
-        yield bounds, outputs, holder
-
-
-def join(program: Program, requests: Iterator[Request], keeps_mask: bool) -> tuple[Product, list[list[Statistic]]]:
-    """The product of all states, and where in it each statistic of each result is."""
-    parts: list[Bound] = []
-    found: list[list[tuple[Bound, int, int]]] = []
-    for bounds, outputs, holder in requests:
-        states, places = share_states(bounds, holder)
-        pairs = zip(bounds.values(), places, strict=True)
-        found.append([(b, len(parts) + number, offset) for b, (number, offset) in pairs])
-        for state in states:
-            number = len(parts)
-            part = mapped(program.only(outputs[state.name]), state, keeps_mask, number)
-            parts.append(Bound(replace(part.monoid, name=f"{state.name}_{number}"), part.dtypes))
-    whole = product("map_reduce", tuple(parts))
-
-    def statistic(b: Bound, number: int, offset: int) -> Statistic:
-        if keeps_mask:  # nothing may count
-            b = Bound(refusing(b.monoid), b.dtypes, b.dtype)
-        return Statistic(b, whole.offsets[number] + offset)
-
-    return whole, [[statistic(*each) for each in one] for one in found]
+        yield bounds, holder, outputs
 
 
 def _weighted_rows(operation: str, ops: Sequence[Any], has_order: bool) -> tuple[str, ...]:
@@ -437,13 +267,13 @@ def map_reduce(
     """A reduction of what a function gives of the elements of arrays; ``options`` are the operator's."""
     one = operators.get(op) if isinstance(op, str | Monoid) else None
     name = NAME if one is None else f"{NAME} by {one.name}"
-    function, given = traceable(name, function, given)
-    is_single = one is not None and (one.arity > 1 or Operands(name, given).results(function) == 1)
-    if one is None or weights is not None or not is_single:
+    function, given, results = traceable(name, function, given)
+    places: dict[str, Any] = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
+    if one is None or weights is not None or (one.arity == 1 and results > 1):
         ops: Any = op if one is None else [op]
         if weights is None or one is None:
             _require_ddof_alone(ops, dtype, out, options)
-        each = reduce_together(NAME, function, ops, given, axis, keepdims, split_every, where, weights, dtype, options)
+        each = reduce_together(NAME, function, ops, given, where, weights, dtype, options, **places)
         return each if one is None else _one(out, [values[0] for values in each])
     monoid = one if where is None else refusing(one)
     traced = function if where is None else Masked(function, monoid.name)
@@ -452,20 +282,18 @@ def map_reduce(
     if program is None and where is not None and not operands.is_ours:
         raise unread(name, operands.arrays)
     if program is None:
-        places = {"axis": axis, "keepdims": keepdims, "split_every": split_every}
         return apply(monoid, *operands.whole(traced), dtype=dtype, out=out, **places, **options)
     keeps_mask = isinstance(traced, Masked) and traced.keeps_mask
     bound = _of_program(program, monoid, dtype, options, name, keeps_mask)
-    return write_to(out, build_tree(operands.arrays, bound, axis, keepdims, split_every, f"map-{monoid.name}").array)
+    return write_to(out, build_tree(operands.arrays, bound, name_prefix=f"map-{monoid.name}", **places).array)
 
 
 def _require_ddof_alone(ops: Any, dtype: Any, out: Any, options: Mapping[str, Any]) -> None:
     """Raise for what several statistics do not have together."""
-    others = [*(key for key in options if key != "ddof"), *(["dtype"] if dtype is not None else [])]
-    others += ["out"] if out is not None else []
+    others = [key for key in options if key != "ddof"]
+    others += [key for key, value in {"dtype": dtype, "out": out}.items() if value is not None]
     if others or not ops:
-        received = ", ".join(others) or "no operator"
-        remedy = "Pass one operator, not in a list."
+        received, remedy = ", ".join(others) or "no operator", "Pass one operator, not in a list."
         raise ArgumentError(message(NAME, received, "a list of operators, and ddof", remedy))
 
 
@@ -474,8 +302,8 @@ def _one(out: Any, results: Sequence[Any]) -> Any:
     if len(results) == 1:
         return write_to(out, results[0])
     if out is not None:
-        received = f"out= for {len(results)} results"
-        raise ArgumentError(message(NAME, received, "no out=", "Reduce one result at a time."))
+        remedy = "Reduce one result at a time."
+        raise ArgumentError(message(NAME, f"out= for {len(results)} results", "no out=", remedy))
     return tuple(results)
 
 
@@ -484,13 +312,13 @@ def map_scan(
 ) -> Any:
     """Scans of what a function gives of the elements of arrays: for each of its results a list, one for each operator,
     where there are several; else as :func:`map_reduce`. ``arguments`` are those of a scan."""
-    function, given = traceable("map_scan", function, given)
+    function, given, _ = traceable("map_scan", function, given)
     if isinstance(op, str | Monoid):
         found = _scans(function, operators.get(op), given, out, **arguments)
         return tuple(found) if len(found) > 1 else found[0]
     if out is not None:
-        received = "out= for several operators"
-        raise ArgumentError(message("map_scan", received, "no out=", "Scan by one operator at a time."))
+        remedy = "Scan by one operator at a time."
+        raise ArgumentError(message("map_scan", "out= for several operators", "no out=", remedy))
     by_operator = [_scans(function, operators.get(each), given, out, **arguments) for each in op]
     return [list(each) for each in zip(*by_operator, strict=True)]
 

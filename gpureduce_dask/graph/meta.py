@@ -27,44 +27,7 @@ class DeviceMeta(np.ndarray[Any, DType]):
 
 
 def device_meta(ndim: int, dtype: Any) -> DeviceMeta:
-    """Return the meta of an array of CuPy chunks, without CuPy or a GPU.
-
-    A client or a scheduler without a GPU can build the graphs of arrays whose chunks will be CuPy arrays on workers:
-    ``x.map_blocks(cupy_function, meta=gr.device_meta(2, "float32"))``. Their reductions give CuPy chunks.
-
-    Parameters
-    ----------
-    ndim : int
-        The number of dimensions of the array.
-    dtype : dtype
-        Its dtype.
-
-    Returns
-    -------
-    numpy.ndarray
-        An empty array of that many dimensions, of a class of its own that stands for CuPy.
-
-    Raises
-    ------
-    TypeError
-        `dtype` is none that NumPy knows, or `ndim` is not an integer.
-
-    See Also
-    --------
-    reduction : Reduce an array by any operator; the chunks of the result are of the array's kind.
-
-    Notes
-    -----
-    dask asks the meta of an array what its chunks are. This one is a NumPy array of a subclass: slices of it and
-    NumPy's functions of elements keep the subclass, and the functions of this package give their results a meta of the
-    same kind. Chunks themselves are not looked at before they are reduced.
-
-    Examples
-    --------
-    >>> import gpureduce_dask as gr
-    >>> gr.device_meta(2, "float32").shape
-    (0, 0)
-    """
+    """The meta of an array of CuPy chunks, without CuPy or a GPU."""
     return np.empty((0,) * ndim, dtype).view(DeviceMeta)
 
 
@@ -87,16 +50,11 @@ def like(meta: Any, ndim: int, dtype: DType) -> Any:
     if ndim:
         # The memory of the old meta serves: an array of no elements reads none of it.
         return type(meta)((0,) * ndim, dtype, memptr=meta.data)
-    return _scalar_meta(dtype)
-
-
-def _scalar_meta(dtype: DType) -> Any:
-    """A 0-d CuPy meta; it has an element, so it needs memory, and without a GPU a flagged NumPy array stands in."""
     import cupy
 
     try:
         return cupy.empty((), dtype)
-    except cupy.cuda.runtime.CUDARuntimeError:
+    except cupy.cuda.runtime.CUDARuntimeError:  # without a GPU there is no memory for its one element
         return device_meta(0, dtype)
 
 
@@ -144,24 +102,16 @@ def loses_nan(arrays: tuple[Any, ...], dtype: Any) -> bool:
     return is_whole and any(dtypes.kind(a.dtype) in "fc" for a in arrays)
 
 
-def require_native(name: str, dtype: np.dtype[Any]) -> None:
-    """Raise for dtypes that neither an operator nor stock dask has a meaning for: most objects, strings, records."""
-    if dtypes.is_native(dtype):
-        return
-    expected = "bool, integer, float, complex, datetime64 or timedelta64"
-    if dtype.kind == "O":
-        remedy = "Convert with x.astype(float), or to the dtype that the objects have in common."
-    elif dtype.names:
-        remedy = "Reduce one field of the record, x['field']."
-    else:
-        remedy = "Convert with x.astype(float), or compare first: (x == value)."
-    raise dtypes.refuse(name, dtype, expected, remedy)
-
-
 def call(name: str, arrays: tuple[Any, ...], **arguments: Any) -> Any:
     """The stock dask function of this name, with the arguments that differ from every reduction's defaults: None, and
     False for keepdims."""
-    stock = _stock(name)
+    functions: Any = da
+    if name in ("skew", "kurtosis"):  # which need SciPy
+        try:
+            from dask.array import stats as functions
+        except ImportError:
+            functions = None
+    stock = getattr(functions, name, None)
     if stock is None:
         raise foreign(name, arrays)
     given = {k: v for k, v in arguments.items() if v is not None and not (k == "keepdims" and not v)}
@@ -171,17 +121,6 @@ def call(name: str, arrays: tuple[Any, ...], **arguments: Any) -> Any:
         expected = f"the arguments of dask.array.{name}, which these arrays are handed to"
         raise ArgumentError(message(name, received, expected, "Leave it out, or convert the chunks to NumPy arrays."))
     return stock(*arrays, **given)
-
-
-def _stock(name: str) -> Any:
-    """dask's function of this name, or None. Those of ``dask.array.stats`` need SciPy."""
-    if name not in ("skew", "kurtosis"):
-        return getattr(da, name, None)
-    try:
-        from dask.array import stats
-    except ImportError:
-        return None
-    return getattr(stats, name)
 
 
 def foreign(name: str, arrays: tuple[Any, ...]) -> DtypeError:

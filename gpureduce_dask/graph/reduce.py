@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +9,6 @@ from itertools import accumulate
 from operator import getitem
 from typing import Any
 
-import dask
 import numpy as np
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph
@@ -22,32 +20,13 @@ from ..distributed.private import List, Task, TaskRef, write_to
 from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
 from ..operators.product_monoid import Product
-from . import (
-    array_expressions,  # noqa: F401  # by which public functions are called
-    deferred,
-    fusion,
-    meta,
-    reduce_tasks,
-    sources,
-    views,
-)
+from . import array_expressions as array_expressions  # by which public functions are called
+from . import deferred, fusion, meta, reduce_tasks, sources, views
 from . import graph_arrays as da
-from .arguments import (
-    FAN_IN,
-    Axes,
-    align,
-    as_dask,
-    bind,
-    fan_in,
-    group_size,
-    key_prefix,
-    normalise_axes,
-    operands,
-    refuse_empty,
-)
+from .arguments import Axes, align, as_dask, bind, key_prefix, operands, tree_arguments
 from .layers import Tasks, TaskWriter
 from .meta import belongs_to_stock, call, foreign
-from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups, slices_of
+from .sources import GroupTask, LazySource, Reduction, Source, bundles, by_worker, exchanges, join_groups
 
 # Slices of one chunk each: from so many on, and so many a thread, tasks of many of them are worth it.
 MANY, MANY_A_THREAD = 32, 4
@@ -66,21 +45,12 @@ def build_tree(
     group: Any = None,
     dry_run: bool = False,
 ) -> Tree:
-    """Reduce dask arrays of one chunking by a bound monoid; the result is the tree's ``array``.
-
-    Keys start with ``gr-`` and the words of ``name_prefix``, by default the monoid's name. The result has the chunk
-    type that the first array's meta promises. ``group`` is how many chunks one task takes: by default what
-    ``split_every`` says, or else as many as keep every thread busy. A dry run sends nothing to a cluster and is not to
-    be computed.
-    """
+    """Reduce dask arrays of one chunking by a bound monoid; the result is the tree's ``array``. Keys start with ``gr-``
+    and the words of ``name_prefix``, by default the monoid's name. The result has the chunk type that the first array's
+    meta promises. ``group`` is how many chunks one task takes: by default what ``split_every`` says, or else as many as
+    keep every thread busy. A dry run sends nothing to a cluster and is not to be computed."""
     x, name = arrays[0], name_prefix or bound.name
-    axes = normalise_axes(name, axis, x.ndim)
-    refuse_empty(name, bound, x.shape, axes)
-    split = fan_in(name, bound, split_every, axes, x.chunks)
-    is_given = split_every is not None or dask.config.get("split_every", None) is not None
-    size = group_size(name, group)
-    if size is None and is_given:
-        size = _fan_in(split, axes, x.numblocks)
+    axes, split, size = tree_arguments(name, bound, x, axis, split_every, group)
     fusion.install()
     reduction = Reduction(arrays, bound, axes, size)
     is_whole = all(x.numblocks[a] == 1 for a in axes)
@@ -105,17 +75,15 @@ def build_tree(
 
 
 class Tree:
-    """One reduction of one graph: what all of its layers have in common.
-
-    ``split`` is how many partials one combine takes, and ``options`` tell ways of grouping chunks from one another.
-    """
+    """One reduction of one graph: what all of its layers have in common. ``split`` is how many partials one combine
+    takes, and ``options`` tell ways of grouping chunks from one another."""
 
     def __init__(
         self, reduction: Reduction, keepdims: bool, prefix: str, split: int | dict[int, int], options: Any = ()
     ) -> None:
         self.reduction, self.keepdims, self.split = reduction, bool(keepdims), split
         self.arrays, self.bound, self.axes = reduction.arrays, reduction.bound, reduction.axes
-        self.x = reduction.x
+        self.x, self.order = reduction.x, reduction.order
         self.inds = tuple(range(self.x.ndim))
         self.kept = self.inds if keepdims else tuple(a for a in self.inds if a not in self.axes)
         # As text, for NaN hashes by where it lies: to take thousands of sizes one by one costs more than the reduction.
@@ -124,12 +92,9 @@ class Tree:
         names = [a.name for a in self.arrays]
         token = tokenize(names, chunks, self.bound, self.axes, self.keepdims, split, options, *self.fuse_option)
         self.writer = TaskWriter(prefix, token)
-        self.name = self.writer.name
-        self.device = meta.promises_device(self.x._meta)
-        packed = isinstance(self.bound, Product)  # its result is a partial, on either side
-        ndim = len(self.kept) + len(self.bound.extra)
-        self.meta = meta.like(None if packed else self.x._meta, ndim, self.bound.result)
-        self.order = reduction.order
+        self.name, self.device = self.writer.name, meta.promises_device(self.x._meta)
+        like = None if isinstance(self.bound, Product) else self.x._meta  # whose result is a partial, on either side
+        self.meta = meta.like(like, len(self.kept) + len(self.bound.extra), self.bound.result)
         self.array: Any = None
         self.source: Source | None = None
         self.groups: list[tuple[str | None, int]] = []  # each group's worker, where it is known, and chunks
@@ -142,21 +107,20 @@ class Tree:
         options = {"keepdims": self.keepdims, "device": self.device, **self.fuse_option}
         run = partial(reduce_tasks.reduce_whole, bound=self.bound, axes=self.axes, **options)
         extra = dict(enumerate(self.bound.extra, self.x.ndim))
-        out = (*self.kept, *extra)
-        self.array = self._blockwise(run, out, self._inputs(), self.meta, new_axes=extra, name=self.name)
+        self.array = self._blockwise(run, (*self.kept, *extra), self._inputs(), self.meta, self.name, new_axes=extra)
         return self
 
     def of_groups(self, source: Source) -> Tree:
         """A task for each group of the source, then combines. Groups of chunks that have yet to be made take in the
         tasks that make them when the graph is optimised."""
         self.source = source
-        size = _fan_in(self.split, self.order[0], self.x.numblocks)
+        size = planner.neighbours(self.split, self.order[0], self.x.numblocks)
         is_lazy = isinstance(source, LazySource)
         if isinstance(source, LazySource):
-            source.partials = self._partials_of_chunks()
+            source.takes(self._partials_of_chunks())
         in_runs = not (is_lazy or self.bound.monoid.commutative)  # groups by worker: their chunks are brought in order
         slices = list(source.slices(self.order[0]))
-        may_join = not is_lazy or (source.holders is not None and size >= FAN_IN)
+        may_join = not is_lazy or (source.holders is not None and size >= planner.FAN_IN)
         together = self._bundles(source, slices) if may_join else {}
         if not together and (sets := exchanges(source, slices, self.order[0])):
             return self._of_sets(source, [[slices[i] for i in each] for each in sets])
@@ -165,7 +129,9 @@ class Tree:
             self.groups += [(group.worker, group.chunks) for group in groups]
             kind: type[Task] = Task
             inputs: list[Any]
-            if is_lazy and size < FAN_IN:  # large partials are folded few at a time, lest a task hold all of them
+            if (
+                is_lazy and size < planner.FAN_IN
+            ):  # large partials are folded few at a time, lest a task hold all of them
                 groups = [replace(g, takes=(self._narrow(g.takes[0], size),)) for g in groups]
             if together:
                 inputs = [together[group] for group in groups]
@@ -214,8 +180,7 @@ class Tree:
             run = partial(reduce_tasks.each_slice, run=finalise, sizes=sizes)
             blocks = self.writer.add("blocks", run, partials)
             for number, (outer, _) in enumerate(slices):
-                key = self._block_key(outer)
-                take = partial(reduce_tasks.pick, number=number)
+                key, take = self._block_key(outer), partial(reduce_tasks.pick, number=number)
                 self.writer.tasks[key] = Task(key, take, blocks, *self.awaited)
         return self._as_array(source)
 
@@ -223,10 +188,10 @@ class Tree:
         """Combine along the axes that are left."""
         blocks = [1 if a in self.order[0] else n for a, n in enumerate(self.x.numblocks)]
         for number, stage in enumerate(self.order[1:], 1):
-            size = _fan_in(self.split, stage, blocks)
+            size = planner.neighbours(self.split, stage, blocks)
             level = {
                 outer: self._close(self._narrow([level[c] for c in members], size), outer, number, Task)
-                for outer, members in slices_of(tuple(blocks), stage).items()
+                for outer, members in planner.slices_of(tuple(blocks), stage).items()
             }
             blocks = [1 if a in stage else n for a, n in enumerate(blocks)]
         return self._as_array(source)
@@ -251,7 +216,7 @@ class Tree:
         options = {"shape": self.reduction.shape, **self.fuse_option}
         run = partial(reduce_tasks.reduce_chunk, bound=self.bound, axes=self.order[0], **options)
         state = np.empty((0,) * self.x.ndim, self.bound.state)
-        return self._blockwise(run, self.inds, inputs, state, name=self.writer.step_name("chunk"))
+        return self._blockwise(run, self.inds, inputs, state, self.writer.step_name("chunk"))
 
     def _narrow(self, refs: Sequence[Any], size: int) -> list[Any]:
         """Combine neighbours, level by level, until few enough are left for one task."""
@@ -304,15 +269,10 @@ class Tree:
         kept = ((1,) if a in self.axes else self.x.chunks[a] for a in self.kept)
         return (*kept, *((n,) for n in self.bound.extra))
 
-    def _blockwise(self, run: Callable[..., Any], out: Axes, inputs: Iterable[Any], like: Any, **options: Any) -> Any:
+    def _blockwise(self, run: Any, out: Axes, inputs: Iterable[Any], like: Any, name: str, **options: Any) -> Any:
         """A task a chunk, which gives what is like a meta, of size 1 along the reduced axes."""
-        chunks = {a: 1 for a in self.axes if a in out}
-        return meta.blockwise(run, out, *inputs, template=like, dtype=like.dtype, adjust_chunks=chunks, **options)
-
-
-def _fan_in(split: int | dict[int, int], axes: Axes, numblocks: Sequence[int]) -> int:
-    """How many neighbours along some axes go together."""
-    return split if isinstance(split, int) else math.prod(split[a] for a in axes if numblocks[a] > 1)
+        options |= {"dtype": like.dtype, "name": name, "adjust_chunks": {a: 1 for a in self.axes if a in out}}
+        return meta.blockwise(run, out, *inputs, template=like, **options)
 
 
 def _slices_as_array(chunks: tuple[tuple[int, ...], ...]) -> Any:
@@ -339,11 +299,8 @@ def apply(
     group: int | None = None,
     **options: Any,
 ) -> Any:
-    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's.
-
-    ``group`` is how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's
-    ``finalise``.
-    """
+    """Reduce array-likes by an operator; ``name`` is the public function's where it is not the operator's. ``group`` is
+    how many chunks one task takes; stock dask knows no such thing. ``options`` go to the operator's ``finalise``."""
     monoid = operators.get(op)
     name = name or monoid.name
     arrays = tuple(as_dask(name, x) for x in inputs)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,11 +16,12 @@ from ..chunk import Place, Places
 from ..device import faults
 from ..distributed.handles import Coords, Handle
 from ..errors import ArgumentError, message
+from ..host.packed import PackedList
 from ..operators.grouped import Binned
 from ..operators.monoid import Bound
 from ..operators.product_monoid import Product
 from . import deferred
-from .arguments import Axes, empty_slice, shift_positions
+from .arguments import Axes, empty_slice
 
 # None stands for the partial of a chunk that is empty, where a monoid has no answer for nothing: its identity
 # would pass for a value.
@@ -30,46 +30,13 @@ Partial = Any
 Runs = dict[int, Partial]
 
 
-class PackedList(list[Any]):
-    """Arrays in order, with None among them. Those of the host that are alike travel as one array."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> Any:
-        present = [item for item in self if item is not None]
-        one = stacked(present)
-        if one is None:
-            return PackedList, (list(self),)
-        return _unpacked, (one, [i for i, item in enumerate(self) if item is None])
-
-
-def _unpacked(one: Any, gaps: Sequence[int]) -> PackedList:
-    found = PackedList(one)
-    for gap in gaps:
-        found.insert(gap, None)
-    return found
-
-
-def stacked(arrays: Sequence[Any]) -> Any:
-    """Arrays of the host, of one shape and dtype, as one; None of others."""
-    if not arrays or type(arrays[0]) is not np.ndarray:
-        return None
-    shape, dtype = arrays[0].shape, arrays[0].dtype
-    if any(type(a) is not np.ndarray or a.shape != shape or a.dtype != dtype for a in arrays):
-        return None
-    # np.stack would look for a dtype that all fit, field by field.
-    return np.frombuffer(bytearray().join(a.tobytes() for a in arrays), dtype).reshape(len(arrays), *shape)
-
-
 @deferred.reads
 @faults.task
 def reduce_chunk(
     *blocks: Any, bound: Bound, axes: Axes, shape: tuple[int, ...] | None = None, fuse: bool = True
 ) -> Partial:
-    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices.
-
-    The deferred steps of a block are computed as it is read, with ``fuse``, and else before.
-    """
+    """One chunk to its partial. With ``shape``, that of the whole array, the last block is the chunk's slices. The
+    deferred steps of a block are computed as it is read, with ``fuse``, and else before."""
     place = None
     if shape is not None:
         *blocks, slices = blocks  # type: ignore[assignment]
@@ -82,7 +49,7 @@ def reduce_chunk(
         together = math.inf if deferred.are_inputs(read) else _bytes_together(read, of, axes, place)
         if together:
             return deferred.UnreducedChunk(read, of, axes, place, together)
-    partial = shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
+    partial = chunk.shift_positions(chunk.reduce(read, of, axes, place), of, axes, place)
     # Within a group it stays on its GPU, where the next one follows.
     return partial if deferred.is_group_task() else chunk.small_to_host(partial, bound)
 
@@ -135,8 +102,7 @@ def combine(partials: list[Partial], bound: Bound, then: Axes = ()) -> Partial:
 @faults.task
 def each_slice(partials: list[Partial], run: Callable[[list[Partial]], Any], sizes: Sequence[int]) -> list[Any]:
     """What a task's function makes of the partials of each of several slices, so many of each."""
-    ends = accumulate(sizes, initial=0)
-    return [run(partials[a:b]) for a, b in pairwise(ends)]
+    return [run(partials[a:b]) for a, b in pairwise(accumulate(sizes, initial=0))]
 
 
 def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partial]:
@@ -148,8 +114,7 @@ def run_each(*given: Any, runs: Sequence[Callable[..., Partial]]) -> list[Partia
     kept = [each if isinstance(each, dict) else {None: each} for each in found]
     on_host = chunk.small_to_host_together([partial for each in kept for partial in each.values()], bound)
     left = iter(on_host)
-    near = [{start: next(left) for start in each} for each in kept]
-    partials = [each.get(None, each) for each in near]
+    partials = [near.get(None, near) for near in ({start: next(left) for start in each} for each in kept)]
     return partials if any(map(chunk.is_device, on_host)) else PackedList(partials)  # between GPUs one by one
 
 
@@ -167,22 +132,12 @@ def pick(results: Sequence[Any], *_awaited: Any, number: int | slice) -> Any:
 def broadcast_weights(block: Any, weights: Any, axes: Axes) -> Any:
     """Weights along ``axes``, in that order, as a view of the shape of their chunk and on its side."""
     if weights.shape != tuple(block.shape[a] for a in axes):
-        raise ArgumentError(
-            message(
-                "average",
-                f"a chunk of weights of shape {weights.shape} for one of shape {block.shape} and axes {axes}",
-                "the chunk's sizes along the axes",
-                "Filter array and weights alike, or call compute_chunk_sizes() on both.",
-            )
-        )
-    weights = chunk.like(weights, block).transpose(np.argsort(axes).tolist())
+        received = f"a chunk of weights of shape {weights.shape} for one of shape {block.shape} and axes {axes}"
+        remedy = "Filter array and weights alike, or call compute_chunk_sizes() on both."
+        raise ArgumentError(message("average", received, "the chunk's sizes along the axes", remedy))
     shape = tuple(n if a in axes else 1 for a, n in enumerate(block.shape))
-    weights = weights.reshape(shape)
-    if chunk.is_device(weights):
-        import cupy
-
-        return cupy.broadcast_to(weights, block.shape)
-    return np.broadcast_to(weights, block.shape)
+    weights = chunk.like(weights, block).transpose(np.argsort(axes).tolist()).reshape(shape)
+    return np.broadcast_to(weights, block.shape)  # which CuPy answers for its own
 
 
 def merge(partials: list[Partial], bound: Bound) -> Partial:
@@ -237,20 +192,16 @@ LAUNCH_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class GroupLayout:
-    """How a group's chunks lie in the array.
-
-    ``shape`` is the array's along the reduced axes and 0 along others, where positions matter. ``runs`` are the start
-    and length of each stretch of neighbours, where their order matters.
-    """
+    """How a group's chunks lie in the array. ``shape`` is the array's along the reduced axes and 0 along others, where
+    positions matter. ``runs`` are the start and length of each stretch of neighbours, where their order matters."""
 
     axes: Axes
     shape: tuple[int, ...] | None = None
     runs: tuple[tuple[int, int], ...] | None = None
 
     def places(self, offsets: Sequence[Coords]) -> Places | None:
-        if self.shape is None:
+        if (shape := self.shape) is None:
             return None
-        shape = self.shape
         return Places([Place(tuple(o if n else 0 for o, n in zip(at, shape, strict=True)), shape) for at in offsets])
 
 
@@ -304,25 +255,20 @@ class Folding:
         try:
             self.own = deferred.reduce_deferred(chunks, before)
         except Exception as error:
-            bad = _first_bad(error, (functools.partial(deferred.reduce_deferred, [each]) for each in chunks))
-            if bad is not None:
-                _tell(error, keys[bad])
-            raise
+            bad = _first_bad(error, lambda each: deferred.reduce_deferred([each]), chunks)
+            with made(None if bad is None else keys[bad]):
+                raise
         self.add(self.own)
-
-
-def _tell(error: Exception, key: Any) -> None:
-    if key is not None:
-        error.add_note(f"while making {key} within a larger task")
 
 
 @contextmanager
 def made(key: Any) -> Iterator[None]:
-    """An error of the block says which of a task's chunks it comes from."""
+    """An error of the block says which of a task's chunks it comes from, where that is known."""
     try:
         yield
     except Exception as error:
-        _tell(error, key)
+        if key is not None:
+            error.add_note(f"while making {key} within a larger task")
         raise
 
 
@@ -356,14 +302,15 @@ def reduce_handles(
 
 def _reduce_again(handle: Handle, picks: Sequence[int], bound: Bound, layout: GroupLayout) -> Partial:
     """Chunks that were perhaps reduced before: what was found out about each is not asked again."""
-    batch = handle.get_or_compute(
-        (picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound)
-    )
-    if bound.monoid.empty == "raise" and not handle.get_or_compute(picks, lambda: all(c.size for (c,) in batch)):
-        return _reduce_run(batch, bound, [handle.share.offsets[i] for i in picks], layout)
-    places = handle.get_or_compute(
-        (picks, layout.shape), lambda: layout.places([handle.share.offsets[i] for i in picks])
-    )
+
+    def offsets() -> list[Coords]:
+        return [handle.share.offsets[i] for i in picks]
+
+    find = handle.get_or_compute
+    batch = find((picks, bound.dtypes), lambda: chunk.gather([(c,) for c in handle.take(picks)], bound))
+    if bound.monoid.empty == "raise" and not find(picks, lambda: all(c.size for (c,) in batch)):
+        return _reduce_run(batch, bound, offsets(), layout)
+    places = find((picks, layout.shape), lambda: layout.places(offsets()))
     return chunk.small_to_host(chunk.reduce_many(batch, bound, layout.axes, places), bound)
 
 
@@ -375,26 +322,19 @@ def _named(
     try:
         yield
     except Exception as error:
-        bad = _first_bad(error, (functools.partial(_alone, block, bound, axes) for block in blocks()))
+        bad = _first_bad(error, lambda b: lacks_answer(b[0], bound, axes) or chunk.reduce(b, bound, axes), blocks())
         names = keys()
         which = f"{names[0]} to {names[-1]}, {len(names)} chunks together" if bad is None else str(names[bad])
         error.add_note(f"while reducing {which}")
         raise
 
 
-def _alone(block: tuple[Any, ...], bound: Bound, axes: Axes) -> None:
-    if not lacks_answer(block[0], bound, axes):
-        chunk.reduce(block, bound, axes)
-
-
-def _first_bad(error: Exception, alone: Iterable[Callable[[], Any]]) -> int | None:
+def _first_bad(error: Exception, reduce: Callable[[Any], Any], chunks: Iterable[Any]) -> int | None:
     """After an error of chunks together, the number of the first that cannot be reduced alone. Where memory is
     short, nothing is tried."""
-    if isinstance(error, MemoryError):
-        return None
-    for i, reduce in enumerate(alone):
+    for i, each in enumerate(() if isinstance(error, MemoryError) else chunks):
         try:
-            reduce()
+            reduce(each)
         except Exception:  # whatever it is, it is the error that is to be named
             return i
     return None
@@ -405,13 +345,8 @@ def _reduce_from_afar(handles: list[Handle], picks: Sequence[int], bound: Bound,
     folding, runs = Folding(bound), Runs()
     numbers = [start + i for start, length in layout.runs or () for i in range(length)]
     for at, i in enumerate(picks):
-        partial = reduce_chunks(
-            [h.take([i]) for h in handles],
-            bound,
-            [handles[0].share.offsets[i]],
-            GroupLayout(layout.axes, layout.shape),
-            [handles[0].share.keys[i]],
-        )
+        columns, share, alone = [h.take([i]) for h in handles], handles[0].share, GroupLayout(layout.axes, layout.shape)
+        partial = reduce_chunks(columns, bound, [share.offsets[i]], alone, [share.keys[i]])
         if layout.runs is None:
             folding.add(partial)
         else:
@@ -424,11 +359,9 @@ def _reduce(
 ) -> Partial | Runs:
     if layout.runs is None:
         return _reduce_run(blocks, bound, offsets, layout)
-    runs, i = Runs(), 0
-    for start, length in layout.runs:
-        runs[start] = _reduce_run(blocks[i : i + length], bound, offsets[i : i + length], layout)
-        i += length
-    return runs
+    ends = list(accumulate((length for _, length in layout.runs), initial=0))
+    parts = zip(layout.runs, pairwise(ends), strict=True)
+    return {start: _reduce_run(blocks[a:b], bound, offsets[a:b], layout) for (start, _), (a, b) in parts}
 
 
 def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[Coords], layout: GroupLayout) -> Partial:
@@ -438,7 +371,8 @@ def _reduce_run(blocks: list[tuple[Any, ...]], bound: Bound, offsets: Sequence[C
     places = layout.places([o for _, o in found])
     partial = chunk.reduce_many([b for b, _ in found], bound, layout.axes, places)
     # Chunks of a run lie side by side: along the axes that wait, all of them begin where the first does.
-    return chunk.small_to_host(shift_positions(partial, bound, layout.axes, places[0] if places else None), bound)
+    partial = chunk.shift_positions(partial, bound, layout.axes, places[0] if places else None)
+    return chunk.small_to_host(partial, bound)
 
 
 def in_order(groups: list[Runs], *_awaited: Any, close: Callable[[list[Partial]], Any]) -> Any:

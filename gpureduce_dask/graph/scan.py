@@ -1,25 +1,21 @@
 """The scan tree: totals of chunks in groups, the carry before each chunk, and each scanned from there.
 
 No chunk waits for the scan of another: only totals are combined in order, a section at a time. Chunks that have yet to
-be made are made once, and each is held until the totals before it are known; sections are short, so that few chunks
-wait.
+be made are made once and held until the totals before them are known; sections are short, so that few chunks wait.
 
 Where this process's threads are all busy with a line each, and all results are kept, a task scans several chunks of a
 line in turn, after the task that scanned those before: each chunk is read but once, but several results come at a time.
-
-On a cluster a carry from chunk to chunk takes two tasks a chunk, since a task gives one key: 0.9 to 2.7 times as long
+On a cluster, where a task gives one key, a carry from chunk to chunk takes two tasks a chunk: 0.9 to 2.7 times as long
 on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-11).
 
 Over all axes, in C order, no chunk is cut or joined before it is scanned. Where each chunk is one stretch of the C
 order, so is each chunk of the result. Otherwise the rows of chunks that lie side by side interleave. A band is all
 chunks with the same first rows: each gives the totals of its stretches of rows, one task puts them in order, and a
-chunk of the result is some rows of the band, from as many chunks as lie side by side.
-
-So all chunks of a band must come together where its rows are scanned. One task gathers them, which gives no more than a
-list, and those that scan depend on it alone: they run where it lies, and each chunk goes to one worker. To cut each
-chunk for each of those that scan moves as many bytes, and takes tasks as the chunks of a band times the chunks. Where
-there are fewer bands than workers can scan, large chunks are cut, once for each share of the rows: those that a worker
-holds of a band, by one task.
+chunk of the result is some rows of the band. So its chunks must come together where the rows are scanned. One task
+gathers them, which gives no more than a list, and those that scan depend on it alone: they run where it lies, and each
+chunk goes to one worker. To cut each chunk for each of those that scan moves as many bytes, by as many tasks as a band
+has chunks, times the chunks. Where there are fewer bands than workers can scan, large chunks are cut, once for each
+share of the rows: those that a worker holds of a band, by one task.
 """
 
 from __future__ import annotations
@@ -41,27 +37,11 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, SummaryTask
 from ..distributed.private import GraphNode, List, Task, TaskRef
 from ..errors import ArgumentError, message
-from . import deferred, fusion, meta, sources
+from . import deferred, fusion, meta, scan_tasks, sources
 from . import graph_arrays as da
 from .arguments import key_prefix
 from .layers import LazyTasks, Tasks, TaskWriter
-from .scan_tasks import (
-    Rows,
-    Scan,
-    Stretch,
-    TotalsTask,
-    band_carries,
-    band_totals,
-    carries,
-    cut,
-    gather,
-    scan_chunk,
-    scan_first,
-    scan_line,
-    scan_rows,
-    take,
-    totals,
-)
+from .scan_tasks import Rows, Scan, Stretch
 from .sources import HandleSource, PersistedSource
 
 
@@ -72,16 +52,13 @@ def columns_of(columns: Iterable[Iterable[Any]]) -> List:
 
 @dataclass(frozen=True)
 class ScanGraph:
-    """A scan along an axis.
-
-    ``arrays`` are the names and the numbers of chunks of those that are scanned, and of the one that says where
-    segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in them.
-    ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one task
-    finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
+    """A scan along an axis. ``arrays`` are the names and the numbers of chunks of those that are scanned, and of that
+    which says where segments start, which may have one chunk for many. Keys begin with ``prefix`` and have ``token`` in
+    them. ``offsets`` are those of chunks along the axis, or in C order. ``partition`` says which chunks' totals one
+    task finds: for each line, or once for all of them as one; None where lines are scanned one chunk after another.
     ``section`` is how many chunks of a line get their carries from one task, or are scanned by it; ``kept_section`` how
     many the latter where all results are kept, 0 where none are. ``length`` is how many elements a chunk has along the
-    axis, at most.
-    """
+    axis, at most."""
 
     arrays: Sequence[tuple[str, tuple[int, ...]]]
     scan: Scan
@@ -128,7 +105,7 @@ class ScanGraph:
             members = [line[i] for i in section.members]
             columns = columns_of(zip(*map(self._blocks, members), strict=True))
             offsets = list(map(self._offset, members))
-            done = writer.add("line", scan_line, columns, offsets, before, self.scan, count=len(members))
+            done = writer.add("line", scan_tasks.scan_line, columns, offsets, before, self.scan, count=len(members))
             for at, coords in enumerate(members):
                 key = self._key(writer.name, coords)
                 writer.tasks[key] = Task(key, operator.getitem, done, at)
@@ -151,25 +128,23 @@ class ScanGraph:
             offsets = [self._offset(lines[0][i]) for i in section.members]
             if each:
                 found = List(*(groups[g] for g in number))
-                before = writer.add("carry", carries, found, orders, offsets, before, scan, kind=SummaryTask)
+                before = writer.add("carry", scan_tasks.carries, found, orders, offsets, before, scan, kind=SummaryTask)
             for k, line in enumerate(lines):
                 for at, i in enumerate(section.members):
                     key = self._key(writer.name, line[i])
                     blocks = map(TaskRef, self._blocks(line[i]))
                     if i:  # as short as can be, for there are many
-                        writer.tasks[key] = Task(key, scan_chunk, before, k, at, *blocks)
+                        writer.tasks[key] = Task(key, scan_tasks.scan_chunk, before, k, at, *blocks)
                     else:  # which waits for nothing
-                        writer.tasks[key] = Task(key, scan_first, *blocks, scan=scan, offset=offsets[0])
+                        writer.tasks[key] = Task(key, scan_tasks.scan_first, *blocks, scan=scan, offset=offsets[0])
 
     def _totals(self, writer: TaskWriter, members: Sequence[Coords], is_one: bool) -> Task | TaskRef:
         """The totals of some chunks: those of only one group are found by the task that puts them in order."""
         columns = zip(*map(self._blocks, members), strict=True)
-        arguments = (columns_of(columns), [self._offset(c) for c in members], self.scan)
-        return (
-            Task(None, totals, *arguments)
-            if is_one
-            else writer.add("total", totals, *arguments, kind=TotalsTask, count=len(members))
-        )
+        given = (scan_tasks.totals, columns_of(columns), [self._offset(c) for c in members], self.scan)
+        if is_one:
+            return Task(None, *given)
+        return writer.add("total", *given, kind=scan_tasks.TotalsTask, count=len(members))
 
     def _key(self, name: str, coords: Coords) -> Any:
         """A chunk of the result; the name is one text for all of them, which travels once."""
@@ -190,25 +165,13 @@ class ScanGraph:
 def lines_of(numblocks: tuple[int, ...], scan: Scan) -> list[list[Coords]]:
     """The chunks of each line, in the order of the scan: a single line where chunks are flat."""
     axes = tuple(range(len(numblocks))) if scan.flat else (scan.axis,)
-    lines = sources.slices_of(numblocks, axes).values()
+    lines = planner.slices_of(numblocks, axes).values()
     return [line[::-1] if scan.reverse else line for line in lines]
 
 
-# Of partials that go together to all workers that need one: beyond, each chunk's totals take a task of their own.
-CARRIED_BYTES = 2**24
-LAZY = 8  # chunks of a section that have yet to be made: so many lie in memory, and as many as there are threads
-# More of them where they are small: to put tasks in order, dask notes for each section all chunks before it, which for
-# 100,000 chunks in sections of eight takes more than 14 GB.
-SECTIONS = 64
-LAZY_BYTES = 2**26  # of the chunks of such a section
-
-
 def scan_array(arrays: tuple[Any, ...], scan: Scan, starts: Any, key: str) -> Any:
-    """Scan dask arrays of one chunking along an axis.
-
-    ``starts`` is a dask array of bool in the same chunks, or of size 1 along other axes: true where a segment starts.
-    ``key`` is a part of the names of tasks.
-    """
+    """Scan dask arrays of one chunking along an axis. ``starts`` is a dask array of bool in the same chunks, or of size
+    1 along other axes: true where a segment starts. ``key`` is a part of the names of tasks."""
     tree = ScanTree(arrays, starts, scan, key)
     return tree.one_chunk_a_line() if tree.x.numblocks[scan.axis] == 1 else tree.of_lines()
 
@@ -219,13 +182,11 @@ class ScanTree:
     def __init__(self, arrays: tuple[Any, ...], starts: Any, scan: Scan, key: str) -> None:
         fusion.install()
         x = arrays[0]
-        self.reduction = sources.Reduction(
-            arrays, scan.bound, tuple(range(x.ndim)) if scan.flat else (scan.axis,), None
-        )
+        axes = tuple(range(x.ndim)) if scan.flat else (scan.axis,)
+        self.reduction = sources.Reduction(arrays, scan.bound, axes, None)
         self.arrays, self.x, self.inputs = arrays, x, [*arrays, *([] if starts is None else [starts])]
-        self.scan = replace(
-            scan, device=meta.promises_device(x._meta), shape=self.reduction.shape, fuse=deferred.fuses()
-        )
+        is_device, shape = meta.promises_device(x._meta), self.reduction.shape
+        self.scan = replace(scan, device=is_device, shape=shape, fuse=deferred.fuses())
         chunks = [str(a.chunks) for a in arrays]
         self.prefix = key_prefix(key)
         self.token = tokenize([a.name for a in arrays], chunks, None if starts is None else starts.name, self.scan)
@@ -236,45 +197,35 @@ class ScanTree:
 
     def one_chunk_a_line(self) -> Any:
         """A task a chunk, in a layer that fuses with its neighbours."""
-        inds = tuple(range(self.x.ndim))
-        return da.blockwise(
-            partial(scan_first, scan=self.scan),
-            inds,
-            *(v for a in self.inputs for v in (a, inds)),
-            name=self.name,
-            dtype=self.scan.bound.result,
-            meta=meta.like(self.x._meta, self.x.ndim, self.scan.bound.result),
-            adjust_chunks={self.scan.axis: _longer} if self.scan.initial else None,
-            align_arrays=False,
-        )
+        scan, x, inds = self.scan, self.x, tuple(range(self.x.ndim))
+        run, inputs = partial(scan_tasks.scan_first, scan=scan), [v for a in self.inputs for v in (a, inds)]
+        sizes = {scan.axis: (x.chunks[scan.axis][0] + scan.initial,)}
+        options = {"name": self.name, "dtype": scan.bound.result, "adjust_chunks": sizes}
+        return meta.blockwise(run, inds, *inputs, template=x._meta, **options)
 
     def of_lines(self) -> Any:
         """Lines of several chunks each."""
         scan, x, source, lines = self.scan, self.x, self.source(), lines_of(self.x.numblocks, self.scan)
         sizes = [math.prod(s) for s in product(*x.chunks)] if scan.flat else x.chunks[scan.axis]
-        section = self._section(source is None, len(sizes))
+        others = () if scan.flat else (s for a, s in enumerate(x.chunks) if a != scan.axis)
+        carry = math.prod(max(s, default=0) for s in others) * scan.bound.state.itemsize
+        section = planner.section(len(sizes), carry, self.reduction.chunk_bytes, source is None)
         ends = [c for line in lines for c in line[:-1]]
         if source is None:
             size = section if workers.current().are_one else 1
-            partition = [_ready_groups(len(line), size) for line in lines]
+            partition = [planner.ready_groups(len(line), size) for line in lines]
         elif len(lines) > 1 and len(ends) <= section:
             partition = [[g.members for g in source.partition(ends, 1)]]
         elif section < len(sizes):
-            partition = [_ready_groups(len(line), 1) for line in lines]
+            partition = [planner.ready_groups(len(line), 1) for line in lines]
         else:
             partition = [[g.members for g in source.partition(line[:-1], len(lines))] for line in lines]
         self.token = tokenize(self.token, str(partition), source is None)
-        graph = ScanGraph(
-            [(a.name, a.numblocks) for a in self.inputs],
-            scan,
-            self.prefix,
-            self.token,
-            [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else (),
-            partition,
-            section,
-            0 if scan.device else planner.scan_chunks_per_task(self.reduction.chunk_bytes),
-            max(x.chunks[scan.axis]) if not scan.flat else math.inf,
-        )
+        arrays = [(a.name, a.numblocks) for a in self.inputs]
+        offsets = [int(n) for n in accumulate(sizes[:-1], initial=0)] if scan.shape else ()
+        kept = 0 if scan.device else planner.scan_chunks_per_task(self.reduction.chunk_bytes)
+        length = max(x.chunks[scan.axis]) if not scan.flat else math.inf
+        graph = ScanGraph(arrays, scan, self.prefix, self.token, offsets, partition, section, kept, length)
         return self.array(LazyTasks(graph), [sizes] if scan.flat else x.chunks, 0 if scan.flat else scan.axis)
 
     def array(self, layer: Tasks, chunks: Sequence[Sequence[float]], axis: int = 0) -> Any:
@@ -289,39 +240,14 @@ class ScanTree:
         """The chunks where they are in memory, or where tasks compute them of what is as they read it; else None."""
         source = sources.select_source(self.reduction, dry_run=True)
         if isinstance(source, HandleSource):
-            return PersistedSource(self.reduction, [*source.handle_sets[0].holders().values()], source.known)
+            return PersistedSource(self.reduction, [*source.handle_sets[0].holders.values()], source.known)
         found = handles.origins(self.x) if source is None and self.scan.fuse else None
         if found is not None and fusion.are_computed(self.arrays, self.scan):
             return PersistedSource(self.reduction, [*found[0].values()], found[1])
         return source
 
-    def _section(self, is_lazy: bool, many: int) -> int:
-        """How many of so many chunks' carries one task finds."""
-        others = () if self.scan.flat else (s for a, s in enumerate(self.x.chunks) if a != self.scan.axis)
-        each = math.prod(max(sizes, default=0) for sizes in others) * self.scan.bound.state.itemsize
-        room = LAZY if math.isnan(each) else max(1, int(CARRIED_BYTES // max(each, 1)))
-        if not is_lazy:
-            return room
-        held = 0 if math.isnan(self.reduction.chunk_bytes) else LAZY_BYTES // max(self.reduction.chunk_bytes, 1)
-        return min(room, max(LAZY, int(min(many // SECTIONS, held))))
-
-
-def _ready_groups(chunks: int, size: int) -> list[Sequence[int]]:
-    """A line's chunks in groups that are ready together, but for the last: nothing stands behind it."""
-    groups = ([i for i in group.members if i + 1 < chunks] for group in planner.even_stretches(chunks, size))
-    return [members for members in groups if members]
-
-
-def _longer(size: float) -> float:
-    return size + 1
-
 
 # ---- all axes, in C order
-
-PARTS = 16  # of a band to be scanned apart: each takes a piece of every chunk that lies side by side
-PIECE_BYTES = 2**20  # of a chunk: to scan these takes longer than to call for it
-CUT_BYTES = 2**22  # of pieces: to copy these takes longer than a task does
-TOGETHER_BYTES = 2**20  # of results that are scanned as one: to cut them into parts takes less than to scan each apart
 
 
 def scan_flat(name: str, arrays: tuple[Any, ...], scan: Scan, key: str) -> Any:
@@ -332,9 +258,8 @@ def scan_flat(name: str, arrays: tuple[Any, ...], scan: Scan, key: str) -> Any:
     if last <= rows:
         return ScanTree(arrays, None, scan, key).of_lines()
     if any(math.isnan(n) for sizes in x.chunks for n in sizes):
-        raise ArgumentError(
-            message(name, "unknown chunk sizes and no axis", "known sizes", "Call x.compute_chunk_sizes() first.")
-        )
+        remedy = "Call x.compute_chunk_sizes() first."
+        raise ArgumentError(message(name, "unknown chunk sizes and no axis", "known sizes", remedy))
     return _InterleavedRows(arrays, None, scan, key).of_interleaved_rows(rows, last)
 
 
@@ -351,19 +276,21 @@ class _InterleavedRows(ScanTree):
         known = workers.current() if source is None else source.known
         band_chunks = list(product(*map(range, x.numblocks[rows + 1 :])))
         bands = list(product(*map(range, x.numblocks[: rows + 1])))
-        partition = [
-            self._groups([(*band, *rest) for rest in band_chunks], len(bands), source, known) for band in bands
-        ]
-        shares = self._shares(partition, len(band_chunks), known)
+        members = [[(*band, *rest) for rest in band_chunks] for band in bands]
+        partition = [self._groups(each, len(bands), source, known) for each in members]
+        band_bytes, tasks = len(band_chunks) * self.reduction.chunk_bytes, max(map(len, partition))
+        shares = planner.shares_of_band(band_bytes, len(bands), tasks, known.threads, known.memory)
+        shares = 1 if known.are_one else shares
         self.token = tokenize(self.token, str(partition), shares)
         self.writer = TaskWriter(self.prefix, self.token)
-        cuts = [self._cuts(x.chunks[rows][band[-1]], len(band_chunks)) for band in bands]
+        sizes = len(band_chunks), self.width * self.scan.bound.result.itemsize, self.reduction.chunk_bytes
+        cuts = [planner.cuts_of_band(x.chunks[rows][band[-1]], *sizes) for band in bands]
         firsts = list(accumulate((len(each) - 1 for each in cuts), initial=0))
         before: TaskRef | None = None
         for i in reversed(range(len(bands))) if self.scan.reverse else range(len(bands)):
             before = self._band(partition[i], cuts[i], firsts[i], before, shares)
-        sizes = [(b - a) * self.width for each in cuts for a, b in pairwise(each)]
-        return self.array(Tasks(self.writer.tasks), [sizes])
+        lengths = [(b - a) * self.width for each in cuts for a, b in pairwise(each)]
+        return self.array(Tasks(self.writer.tasks), [lengths])
 
     def _groups(
         self, members: list[Coords], bands: int, source: PersistedSource | None, known: workers.Workers
@@ -377,39 +304,18 @@ class _InterleavedRows(ScanTree):
             partition = planner.even_stretches(len(members), size)
         return [[members[i] for i in g.members] for g in partition]
 
-    def _shares(self, partition: list[list[list[Coords]]], band_chunks: int, known: workers.Workers) -> int:
-        """How many tasks gather the rows of a band, each for a worker to scan: enough to keep all busy, as long as what
-        is cut for them is worth the tasks, and so many that each has room for them."""
-        if known.are_one:
-            return 1
-        nbytes = band_chunks * self.reduction.chunk_bytes
-        room = min((limit / known.threads[w] for w, limit in known.memory.items()), default=math.inf)
-        useful = -(-planner.GROUPS_PER_THREAD * known.total // len(partition))
-        worth = nbytes // (CUT_BYTES * max(map(len, partition)))
-        return max(1, int(min(useful, worth)), math.ceil(nbytes / (room * planner.MEMORY_SHARE)))
-
-    def _cuts(self, height: int, band_chunks: int) -> list[int]:
-        """Where the rows of a band are cut: into as many parts as it has chunks, if there are rows for it, and unless
-        more than a few would be scanned apart, each in small pieces."""
-        count = min(height, band_chunks)
-        if height * self.width * self.scan.bound.result.itemsize > PARTS * TOGETHER_BYTES:
-            count = min(count, max(PARTS, int(self.reduction.chunk_bytes // PIECE_BYTES)))
-        count = max(1, count)
-        return [height * i // count for i in range(count + 1)]
-
     def _band(
         self, partition: list[list[Coords]], cuts: list[int], first: int, before: TaskRef | None, shares: int
     ) -> TaskRef:
         """The tasks of a band, of which ``first`` is the first chunk of the result; gives what stands behind it."""
         x, rows, last, add = self.x, self.rows, self.last, self.writer.add
         stretches = [[self._stretch(c) for c in members] for members in partition]
-        columns = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in partition]
-        found = List(
-            *(add("total", band_totals, *each, last, self.scan) for each in zip(columns, stretches, strict=True))
-        )
+        columns: list[Any] = [columns_of([(a.name, *c) for c in members] for a in self.arrays) for members in partition]
+        given = zip(columns, stretches, strict=True)
+        found = List(*(add("total", scan_tasks.band_totals, *each, last, self.scan) for each in given))
         where = [stretch for each in stretches for stretch in each]
         shape = (cuts[-1], *x.shape[rows + 1 : last], x.numblocks[last])
-        carries = add("carry", band_carries, found, where, shape, before, self.scan)
+        carries = add("carry", scan_tasks.band_carries, found, where, shape, before, self.scan)
         parts = range(len(cuts) - 1)
         begin = None if before is not None else parts[-1] if self.scan.reverse else 0
         behind = (*x.shape[rows + 1 : last], x.shape[last] * self.behind)
@@ -417,10 +323,11 @@ class _InterleavedRows(ScanTree):
             mine = parts[share.members[0] : share.members[-1] + 1]
             start, stop = cuts[mine[0]], cuts[mine[-1] + 1]
             at = (*(slice(0, 1),) * rows, slice(start, stop))
-            pieces: Any = columns if len(mine) == len(parts) else [add("cut", cut, each, at) for each in columns]
-            gathered = (gather, List(*pieces), carries, Rows(where, start, rows, behind))
+            is_whole = len(mine) == len(parts)
+            pieces = columns if is_whole else [add("cut", scan_tasks.cut, each, at) for each in columns]
+            gathered = (scan_tasks.gather, List(*pieces), carries, Rows(where, start, rows, behind))
             largest = -(-(stop - start) // len(mine)) * self.width * self.scan.bound.result.itemsize
-            runs = planner.even_stretches(len(mine), max(1, TOGETHER_BYTES // max(largest, 1)))
+            runs = planner.even_stretches(len(mine), planner.parts_together(largest))
             source = add("gather", *gathered) if len(runs) > 1 else Task(None, *gathered)
             for run in runs:
                 self._scan(mine[run.members[0] : run.members[-1] + 1], cuts, source, first, begin)
@@ -430,12 +337,12 @@ class _InterleavedRows(ScanTree):
         """The tasks of parts that one task scans; the whole scan begins with part ``begin``."""
         arguments = (source, cuts[parts[0]], cuts[parts[-1] + 1], begin in parts, self.scan)
         if len(parts) == 1:
-            self._add_block(first + parts[0], scan_rows, *arguments)
+            self._add_block(first + parts[0], scan_tasks.scan_rows, *arguments)
             return
-        scanned = self.writer.add("rows", scan_rows, *arguments)
+        scanned = self.writer.add("rows", scan_tasks.scan_rows, *arguments)
         sizes = [(cuts[n + 1] - cuts[n]) * self.width + (self.scan.initial and n == begin) for n in parts]
         for n, ends in zip(parts, pairwise(accumulate(sizes, initial=0)), strict=True):
-            self._add_block(first + n, take, scanned, *ends)
+            self._add_block(first + n, scan_tasks.take, scanned, *ends)
 
     def _add_block(self, number: int, run: Any, *arguments: Any) -> None:
         key = (self.name, number)

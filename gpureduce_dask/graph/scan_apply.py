@@ -74,11 +74,11 @@ def scan_bound(
     if exclusive or initial:
         _require_answer_for_nothing(name, bound)
     scan = Scan(bound, 0, exclusive, reverse, initial)
+    if axis is None and arrays[0].ndim > 1:
+        if segments is not None:
+            raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
+        return scan_flat(name, arrays, replace(scan, flat=True), key)
     if axis is None:
-        if arrays[0].ndim > 1:
-            if segments is not None:
-                raise ArgumentError(message(name, "segments and no axis", "segments along an axis", "Pass axis=."))
-            return scan_flat(name, arrays, replace(scan, flat=True), key)
         arrays, axis = tuple(a.reshape(1) if a.ndim == 0 else a for a in arrays), 0
     try:
         number = axis if isinstance(axis, bool) else operator.index(axis)
@@ -99,11 +99,9 @@ def _is_foreign(arrays: tuple[Any, ...], dtype: Any, name: str) -> bool:
         raise refuse(name, arrays[0].dtype, f"no dtype={dtype} for what may be NaN", "Convert the result with astype.")
     if ours and all(map(dtypes.is_native, given)):
         return False
-    if name in STOCK:
-        return not ours or any(d.kind in "Ofc" for d in given if not dtypes.is_native(d))
-    if not ours:
+    if not ours and name not in STOCK:
         raise foreign(name, arrays)
-    return False
+    return name in STOCK and (not ours or any(d.kind in "Ofc" for d in given if not dtypes.is_native(d)))
 
 
 def _require_answer_for_nothing(name: str, bound: Bound) -> None:
@@ -118,10 +116,8 @@ def _require_answer_for_nothing(name: str, bound: Bound) -> None:
 
 
 def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -> Any:
-    """A dask array that is true where a segment starts, in the chunks of ``x`` or of size 1 along other axes.
-
-    Booleans say so themselves; any other labels start a segment wherever they differ from the one before.
-    """
+    """A dask array that is true where a segment starts, in the chunks of ``x`` or of size 1 along other axes. Booleans
+    say so themselves; any other labels start a segment wherever they differ from the one before."""
     require_plain(name, "segments", segments)
     flags = as_dask(name, segments)
     if flags.ndim == 1 and x.ndim > 1:
@@ -130,16 +126,13 @@ def segment_starts(name: str, segments: Any, x: Any, axis: int, reverse: bool) -
     fits = (m == n or math.isnan(m) or math.isnan(n) or (m == 1 and a != axis) for a, (m, n) in pairs)
     if flags.ndim != x.ndim or not all(fits):
         expected = f"the array's shape {x.shape}, or its size along the axis"
-        raise ArgumentError(
-            message(name, f"segments of shape {np.shape(segments)}", expected, "Broadcast or slice them.")
-        )
+        received = f"segments of shape {np.shape(segments)}"
+        raise ArgumentError(message(name, received, expected, "Broadcast or slice them."))
     unknown = any(math.isnan(n) for a in (flags, x) for n in a.shape)
-    if unknown and (
-        flags.dtype != bool or any(f not in (1, n) for f, n in zip(flags.numblocks, x.numblocks, strict=True))
-    ):
-        raise ArgumentError(
-            message(name, "unknown chunk sizes", "booleans in the same chunks", "Call compute_chunk_sizes() first.")
-        )
+    is_cut_alike = all(f in (1, n) for f, n in zip(flags.numblocks, x.numblocks, strict=True))
+    if unknown and (flags.dtype != bool or not is_cut_alike):
+        remedy = "Call compute_chunk_sizes() first."
+        raise ArgumentError(message(name, "unknown chunk sizes", "booleans in the same chunks", remedy))
     if flags.dtype != bool:
         flags = _changes(flags, axis, reverse)
     chunks = {a: c for a, c in enumerate(x.chunks) if flags.shape[a] != 1 or a == axis}

@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
@@ -15,36 +14,28 @@ from .. import chunk
 from ..device import faults
 from ..distributed.handles import SummaryTask
 from ..host import scan as host_scan
+from ..host.packed import PackedList, running_partials, stacked
 from ..operators.monoid import INDEX, Bound
 from ..operators.table import OPERATORS
 from ..place import Place, whole
 from . import deferred
-from .reduce_tasks import PackedList, Partial, merge, stacked
+from .reduce_tasks import Partial, merge
 
-
-def running_partials(carry: Partial, partials: Sequence[Partial], bound: Bound) -> list[Partial] | None:
-    """What stands behind each of some partials and the carry before them all; None where they are not all alike."""
-    one = stacked(partials)
-    if one is None or not (carry is None or type(carry) is np.ndarray):
-        return None
-    found, end = host_scan.before(one, bound, carry)
-    return [*found, *end][1:]
-
-
+# The arrays to read of a chunk, the operator with their deferred steps, and where segments start.
+Read = tuple[tuple[Any, ...], Bound, Any]
 # The partials of some chunks, None for that of nothing; and where a segment starts in their lines, None for each where
 # there are no segments.
 Totals = tuple[list[Partial], list[Any]]
+# Where the totals of a line's chunks are: in which of some groups, and at which place.
+Order = Sequence[tuple[int, int]]
 
 
 @dataclass(frozen=True)
 class Scan:
-    """One scan along an axis, as every task of it knows it.
-
-    ``shape`` is, where positions matter, the array's along the axis and 0 along others, or of flat chunks all of it.
-    ``device`` is whether results are CuPy arrays. With ``initial`` the first result of a line stands for none of its
-    elements. ``flat`` chunks are read in C order as one line. With ``fuse`` tasks compute the deferred steps
-    of their chunks.
-    """
+    """One scan along an axis, as every task of it knows it. ``shape`` is, where positions matter, the array's along the
+    axis and 0 along others, or of flat chunks all of it. ``device`` is whether results are CuPy arrays. With
+    ``initial`` the first result of a line stands for none of its elements. ``flat`` chunks are read in C order as one
+    line. With ``fuse`` tasks compute the deferred steps of their chunks."""
 
     bound: Bound
     axis: int
@@ -57,21 +48,14 @@ class Scan:
     fuse: bool = True
 
     def place(self, offset: int) -> Place | None:
-        if self.shape is None:
-            return None
-        return Place(tuple(offset if a == self.axis else 0 for a in range(len(self.shape))), self.shape)
+        offsets = (offset if a == self.axis else 0 for a in range(len(self.shape or ())))
+        return None if self.shape is None else Place(tuple(offsets), self.shape)
 
     def run(
-        self,
-        read: tuple[Any, ...],
-        bound: Bound,
-        starts: Any,
-        carry: Partial,
-        offset: int,
-        is_first: bool = False,
-        with_total: bool = False,
+        self, found: Read, carry: Partial, offset: int, is_first: bool = False, with_total: bool = False
     ) -> tuple[Any, Partial]:
         """One chunk's results, of what :meth:`read` gave, and what stands behind it, if asked for."""
+        read, bound, starts = found
         out, inner, inside = None, None, ()
         if self.initial and is_first:
             shape = tuple(n + (a == self.axis) for a, n in enumerate(read[0].shape))
@@ -79,27 +63,17 @@ class Scan:
             at = slice(None, -1) if self.reverse else slice(1, None)
             inside = (slice(None),) * self.axis + (at,)
             inner = out[inside]
-        array, total = chunk.scan(
-            read,
-            bound,
-            self.axis,
-            carry,
-            exclusive=self.exclusive,
-            reverse=self.reverse,
-            resets=starts,
-            out=inner,
-            place=self.place(offset),
-            with_total=with_total,
-        )
+        options: dict[str, Any] = {"exclusive": self.exclusive, "reverse": self.reverse, "resets": starts, "out": inner}
+        options |= {"place": self.place(offset), "with_total": with_total}
+        array, total = chunk.scan(read, bound, self.axis, carry, **options)
         if out is not None and isinstance(array, np.ma.MaskedArray):
             hidden = np.zeros(out.shape, bool)
             hidden[inside] = np.ma.getmaskarray(array)
             out = np.ma.masked_array(out, hidden)
         return chunk.move(array if out is None else out, self.device), total
 
-    def read(self, blocks: Sequence[Any]) -> tuple[tuple[Any, ...], Bound, Any]:
-        """The arrays to read, the operator with their deferred steps, and where segments start, where they do: the
-        last of the blocks."""
+    def read(self, blocks: Sequence[Any]) -> Read:
+        """What the tasks of a chunk read; the last of its blocks says where segments start, where they do."""
         arity = self.bound.monoid.arity
         starts = deferred.materialise(blocks[arity]) if len(blocks) > arity else None
         blocks = [np.asarray(b) if isinstance(b, list) else b for b in blocks[:arity]]
@@ -134,7 +108,8 @@ class Scan:
         if read[0].shape[self.axis] == 0:
             return None, None
         if starts is None and (self._in_order or not bound.indexed):
-            lines = read if self._in_order else tuple(_flip(b, self.axis) for b in read)
+            back = (slice(None),) * self.axis + (slice(None, None, -1),)
+            lines = read if self._in_order else tuple(b[back] for b in read)
             partial = chunk.reduce(lines, bound, (self.axis,), self.place(offset), masks=False)
             return partial, None
         _, partial = chunk.scan(read, bound, self.axis, reverse=self.reverse, resets=starts, place=self.place(offset))
@@ -152,10 +127,6 @@ class Scan:
             chunk.is_device(b) and b.size and b.dtype == dtype and (not self.flat or b.flags.c_contiguous)
             for b, dtype in zip(blocks, self.bound.dtypes, strict=True)
         )
-
-
-def _flip(block: Any, axis: int) -> Any:
-    return block[(slice(None),) * axis + (slice(None, None, -1),)]
 
 
 class Section:
@@ -178,7 +149,7 @@ class Section:
     def run(self, line: int, at: int, *blocks: Any) -> Any:
         """Chunk number ``at`` of a line scanned from what stands before it."""
         read = self.scan.read(blocks)
-        return self.scan.run(*read, self._carries(line, read[0][0])[at], self.offsets[at])[0]
+        return self.scan.run(read, self._carries(line, read[0][0])[at], self.offsets[at])[0]
 
     def _carries(self, line: int, block: Any) -> Sequence[Partial]:
         """The partials before each chunk of a line; for a GPU's block there, where all arrive together, once."""
@@ -239,11 +210,7 @@ def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
 @deferred.reads
 @faults.task
 def carries(
-    groups: Sequence[Totals],
-    orders: Sequence[Sequence[tuple[int, int]]],
-    offsets: Sequence[int],
-    before: Section | None,
-    scan: Scan,
+    groups: Sequence[Totals], orders: Sequence[Order], offsets: Sequence[int], before: Section | None, scan: Scan
 ) -> Section:
     """What the chunks of a section need. ``orders`` say for each line where its totals are among the groups,
     ``offsets`` are those of the chunks along the axis, and ``before`` is the section before, if there is one."""
@@ -282,7 +249,7 @@ def scan_chunk(section: Section, line: int, at: int, *blocks: Any) -> Any:
 @faults.task
 def scan_first(*blocks: Any, scan: Scan, offset: int = 0) -> Any:
     """The first chunk of a line."""
-    return scan.run(*scan.read(blocks), None, offset, True)[0]
+    return scan.run(scan.read(blocks), None, offset, True)[0]
 
 
 @deferred.reads
@@ -293,7 +260,7 @@ def scan_line(columns: Sequence[Sequence[Any]], offsets: Sequence[int], before: 
     found: list[Any] = []
     is_first = before is None
     for blocks, offset in zip(zip(*columns, strict=True), offsets, strict=True):
-        results, before = scan.run(*scan.read(blocks), before, offset, is_first and not found, True)
+        results, before = scan.run(scan.read(blocks), before, offset, is_first and not found, True)
         found.append(results)
     return [*found, before]
 
@@ -315,11 +282,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Some rows of a band, and where those of each chunk belong.
-
-    ``first`` is the first of these rows, ``lead`` how many axes of size 1 stand before them in a chunk, and ``behind``
-    the shape of a row in the result.
-    """
+    """Some rows of a band, and where those of each chunk belong. ``first`` is the first of these rows, ``lead`` how
+    many axes of size 1 stand before them in a chunk, and ``behind`` the shape of a row in the result."""
 
     stretches: Sequence[Stretch]
     first: int
@@ -405,10 +369,8 @@ def cut(columns: Columns, at: Slices) -> list[list[Any]]:
 
 def gather(groups: Sequence[Columns], carries: tuple[Any, Any], rows: Rows) -> tuple[Columns, Any, Rows]:
     """The chunks, or cut pieces of them, that have some rows of a band, and what stands before these rows, as the
-    result of one task. All tasks that scan the rows run where that result lies. Nothing is copied.
-
-    Chunks stand first, and in lists: so a GPU's travel as such, and the scheduler knows what they weigh.
-    """
+    result of one task. All tasks that scan the rows run where that result lies. Nothing is copied. Chunks stand first,
+    and in lists: so a GPU's travel as such, and the scheduler knows what they weigh."""
     return [[block for column in each for block in column] for each in zip(*groups, strict=True)], carries[0], rows
 
 
@@ -436,10 +398,12 @@ def scan_rows(gathered: tuple[Columns, Any, Rows], start: int, stop: int, is_fir
             corner = (*stretch.corner[: rows.lead], stretch.corner[rows.lead] + start, *stretch.corner[rows.lead + 1 :])
             _scan_in_place(pieces, target, carry, corner, rows.lead, scan)
             continue
-        chunk.scan(
-            pieces, scan.bound, target.ndim - 1, carry, exclusive=scan.exclusive, reverse=scan.reverse, out=target
-        )
+        _run(scan, pieces, target.ndim - 1, carry, target)
     return chunk.move(flat if hidden is None else np.ma.masked_array(flat, hidden), scan.device)
+
+
+def _run(scan: Scan, pieces: tuple[Any, ...], axis: int, carry: Any, out: Any, place: Place | None = None) -> None:
+    chunk.scan(pieces, scan.bound, axis, carry, exclusive=scan.exclusive, reverse=scan.reverse, out=out, place=place)
 
 
 def _scan_in_place(
@@ -447,15 +411,13 @@ def _scan_in_place(
 ) -> None:
     """The results of a chunk's stretches where positions matter."""
     firsts = _firsts(corner, (1,) * lead + target.shape[:-1], scan.shape or ()).reshape(*target.shape[:-1], 1)
-    run = partial(chunk.scan, exclusive=scan.exclusive, reverse=scan.reverse)
     if not _is_shifted(scan):
         for at in np.ndindex(target.shape[:-1]):
-            line = tuple(p[at] for p in pieces)
-            run(line, scan.bound, 0, carry[at], out=target[at], place=_place(firsts[at][0], scan))
+            _run(scan, tuple(p[at] for p in pieces), 0, carry[at], target[at], _place(firsts[at][0], scan))
         return
     behind = math.prod(scan.shape or ())  # so that no position of what stands before is below 0
     place = _place(behind, scan, target.ndim)
-    run(pieces, scan.bound, target.ndim - 1, _shifted(carry, behind - firsts), out=target, place=place)
+    _run(scan, pieces, target.ndim - 1, _shifted(carry, behind - firsts), target, place)
     if scan.bound.monoid.name.endswith(("argmin", "argmax")):  # whose results are positions
         target += chunk.move(firsts - behind, chunk.is_device(target))
 

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import accumulate, product
 from operator import getitem
 from types import MappingProxyType
@@ -25,12 +25,12 @@ from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import List, Task, TaskRef
 from ..operators.monoid import Bound
+from ..operators.table import OPERATORS
+from ..place import place_chunks
 from . import deferred, meta, reduce_tasks
-from .arguments import Axes, Chunks, bytes_of_largest, place_chunks, stages
+from .arguments import Axes, Chunks
 from .layers import GroupNode, PlacedGroupNode
 
-TAKEN_BYTES = 2**24  # that a worker takes from all others of the partials that one task gives for all slices,
-BUNDLE_BYTES = 256 * 1024  # and what one such task may give however many workers there are
 # Whose functions take about as long as it takes to read their chunks. One of others may take minutes.
 KNOWN_PACKAGES = {"numpy", "cupy", "dask", "operator", "_operator", "builtins", "gpureduce_dask"}
 
@@ -71,7 +71,7 @@ class Reduction:
     @cached_property
     def order(self) -> list[Axes]:
         """The sets of axes that are reduced one after another."""
-        return stages(self.bound, self.x.numblocks, self.axes)
+        return planner.stages(self.bound.monoid.commutative, self.x.numblocks, self.axes)
 
     def counts(self, stage: Axes) -> tuple[int, int]:
         """How many chunks a slice has, and how many slices there are."""
@@ -89,7 +89,7 @@ class Reduction:
         """Bytes of the largest partial of host chunks. GPUs make theirs too fast for more tasks to be worth it."""
         if meta.promises_device(self.x._meta):
             return math.inf
-        return bytes_of_largest(self.x.chunks, self.axes, self.bound)
+        return planner.bytes_of_largest(self.x.chunks, self.axes, self.bound.cell_bytes)
 
     @cached_property
     def sizes(self) -> tuple[tuple[int, ...], ...] | None:
@@ -114,24 +114,13 @@ class Reduction:
         return reduce_tasks.GroupLayout(stage, self.shape, runs)
 
 
-@lru_cache(maxsize=4)  # for a few reductions of one array; of 100,000 chunks each takes 10 MB
-def slices_of(numblocks: tuple[int, ...], stage: Axes) -> dict[Coords, list[Coords]]:
-    """The chunks of each slice, in C order; slices by coordinates that are 0 along the stage's axes."""
-    every = product(*map(range, numblocks))
-    outers = product(*([0] * n if a in stage else range(n) for a, n in enumerate(numblocks)))
-    found: dict[Coords, list[Coords]] = {}
-    for outer, coords in zip(outers, every, strict=True):
-        found.setdefault(outer, []).append(coords)
-    return found
-
-
 def partials_travel(reduction: Reduction, stage: Axes, homes: int) -> bool:
     """True where each of so many workers may take the partials of all slices from every other. Those of slices of one
     chunk each are finished where they are, or go to one worker."""
     is_whole = reduction.counts(stage)[0] == 1
     kept = [sizes for a, sizes in enumerate(reduction.x.chunks) if a not in stage]
     nbytes = sum(math.prod(sizes) for sizes in product(*kept)) * reduction.bound.cell_bytes
-    return bool(nbytes <= (TAKEN_BYTES if is_whole else max(BUNDLE_BYTES, TAKEN_BYTES // homes)))
+    return planner.travel(nbytes, homes, is_whole)
 
 
 def bundles(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stage: Axes) -> list[list[GroupTask]]:
@@ -170,7 +159,7 @@ def exchanges(source: Source, slices: list[tuple[Coords, list[GroupTask]]], stag
         return []
     if any(len({group.worker for group in groups}) < len(homes) for _, groups in slices):
         return []
-    largest = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
+    largest = planner.bytes_of_largest(reduction.x.chunks, stage, reduction.bound.cell_bytes)
     return planner.sets_of_slices(len(slices), source.known.total, len(homes), largest)
 
 
@@ -189,9 +178,7 @@ def join_groups(groups: list[GroupTask]) -> GroupTask:
 
 class Source:
     """The chunks of a reduction in groups: by the workers that hold them where these are known, else in order.
-
-    ``holders`` has the workers of each chunk, and ``memory`` bounds the bytes of a task's chunks on some of them.
-    """
+    ``holders`` has the workers of each chunk, and ``memory`` bounds the bytes of a task's chunks on some of them."""
 
     least_bytes: float = planner.MIN_READ_BYTES  # of a group, where its worker has more threads
     mark: Any  # tells one partition from another, in keys
@@ -201,11 +188,7 @@ class Source:
 
     def __init__(self, reduction: Reduction, known: workers.Workers) -> None:
         self.reduction, self.known = reduction, known
-
-    @property
-    def dependencies(self) -> list[Any]:
-        """Collections that groups depend on."""
-        return list(self.reduction.arrays)
+        self.dependencies = list(reduction.arrays)  # collections that groups depend on
 
     @property
     def futures(self) -> list[Any]:
@@ -214,32 +197,25 @@ class Source:
 
     def slices(self, stage: Axes) -> Iterator[tuple[Coords, list[GroupTask]]]:
         """The groups of each slice, in order; slices by their coordinates, which are 0 along the stage's axes."""
-        found = slices_of(self.reduction.x.numblocks, stage)
+        found = planner.slices_of(self.reduction.x.numblocks, stage)
         for outer, members in found.items():
             yield outer, [self._group_task(stage, members, g) for g in self.partition(members, len(found))]
 
     def partition(self, members: Sequence[Coords], slices: int) -> list[planner.Group]:
         """The groups of one of so many slices, whose chunks these are in order."""
         reduction = self.reduction
-        homes = self.homes(members)
-        if homes is None:
-            return planner.fixed_stretches(len(members), reduction.size or self._size(len(members), slices))
+        size = reduction.size or self.size
+        if self.holders is None:
+            size = size or planner.in_memory(len(members), slices, self.known.total, reduction.chunk_bytes)
+            return planner.fixed_stretches(len(members), size)
+        homes = [self.holders[c] for c in members]
         threads = dict.fromkeys(self.known.threads, 1) if reduction.size else self.known.threads
         groups = planner.by_worker(homes, threads, slices, reduction.chunk_bytes, self.memory, self.least_bytes)
-        size = reduction.size or self.size
         return planner.smaller(groups, size) if size else groups
 
     def slices_per_task(self, stage: Axes) -> int:
         """How many slices one task may make, one after another, where it makes all chunks of each."""
         return 1
-
-    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]] | None:
-        """The workers that hold each of some chunks, or None where nobody knows."""
-        return None if self.holders is None else [self.holders[c] for c in members]
-
-    def _size(self, chunks: int, slices: int) -> int:
-        """How many of a slice's chunks make a group, where nobody says."""
-        return planner.in_memory(chunks, slices, self.known.total, self.reduction.chunk_bytes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         """The group of some chunks of a slice, which are ``members``."""
@@ -258,14 +234,9 @@ class PersistedSource(Source):
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         reduction, mine = self.reduction, [members[i] for i in group.members]
         keys = [[(a.name, *c) for c in mine] for a in reduction.arrays]
-        columns = [List(*map(TaskRef, column)) for column in keys]
-        run = partial(
-            reduce_tasks.reduce_chunks,
-            bound=reduction.bound,
-            offsets=reduction.offsets_of(mine),
-            layout=reduction.layout_of(stage, group.members),
-            keys=keys[0],
-        )
+        columns, layout = [List(*map(TaskRef, column)) for column in keys], reduction.layout_of(stage, group.members)
+        options: dict[str, Any] = {"bound": reduction.bound, "offsets": reduction.offsets_of(mine), "layout": layout}
+        run = partial(reduce_tasks.reduce_chunks, keys=keys[0], **options)
         return GroupTask(run, (columns,), group.worker, len(mine))
 
 
@@ -279,7 +250,6 @@ class LazySource(Source):
         found = handles.origins(reduction.x) if reduction.bound.monoid.commutative else None
         self.holders, known = (None, workers.current()) if found is None else found
         super().__init__(reduction, known)
-        self.partials: Any = None  # an array of the partials of each chunk
         if self.holders is None or any(map(_is_made_by_others, reduction.arrays)):
             nbytes = reduction.chunk_bytes, reduction.partial_bytes
             self.size = planner.to_make(*reduction.counts(reduction.order[0]), known.total, *nbytes)
@@ -289,24 +259,21 @@ class LazySource(Source):
         if self.holders is not None:
             self.mark = reduction.size or self.size, sorted(known.threads.items()), [*self.holders.values()]
 
-    @property
-    def dependencies(self) -> list[Any]:
-        return [self.partials]
-
-    def _size(self, chunks: int, slices: int) -> int:
-        return self.size
+    def takes(self, partials: Any) -> None:
+        """The array of the partials of each chunk is what groups fold."""
+        self.dependencies = [partials]
 
     def slices_per_task(self, stage: Axes) -> int:
         reduction = self.reduction
         chunks, slices = reduction.counts(stage)
         if self.holders is not None or reduction.size or self.size < chunks or workers.are_processes():
             return 1
-        results = bytes_of_largest(reduction.x.chunks, stage, reduction.bound)
+        results = planner.bytes_of_largest(reduction.x.chunks, stage, reduction.bound.cell_bytes)
         nbytes = reduction.chunk_bytes, reduction.partial_bytes, results
         return planner.slices_per_task(chunks, slices, self.known.total, *nbytes)
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
-        name = self.partials.name
+        name = self.dependencies[0].name
         refs = [TaskRef((name, *members[i])) for i in group.members]
         kind = GroupNode if self.holders is None else PlacedGroupNode
         run = partial(reduce_tasks.combine, bound=self.reduction.bound)
@@ -327,11 +294,8 @@ class HandleSource(Source):
     ) -> None:
         super().__init__(reduction, known)
         self.handle_sets, self.layers, self.dry_run = handle_sets, layers, dry_run
-        self.mark = [sorted(h.keys.values()) for h in handle_sets]
-
-    @property
-    def dependencies(self) -> list[Any]:
-        return []
+        self.mark, self.holders = [sorted(h.keys.values()) for h in handle_sets], handle_sets[0].holders
+        self.dependencies = []
 
     @property
     def futures(self) -> list[Any]:
@@ -350,18 +314,11 @@ class HandleSource(Source):
         keys, anchors = [h.keys[worker] for h in self.handle_sets], [h.anchors[worker] for h in self.handle_sets]
         return [*map(TaskRef, keys)], [*map(TaskRef, anchors)]
 
-    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
-        places = self.handle_sets[0].places
-        return [(places[c],) for c in members]
-
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         reduction, numbers = self.reduction, self.handle_sets[0].numbers
-        run = partial(
-            reduce_tasks.reduce_handles,
-            picks=planner.as_range([numbers[members[i]] for i in group.members]),
-            bound=reduction.bound,
-            layout=reduction.layout_of(stage, group.members),
-        )
+        picks = planner.as_range([numbers[members[i]] for i in group.members])
+        layout = reduction.layout_of(stage, group.members)
+        run = partial(reduce_tasks.reduce_handles, picks=picks, bound=reduction.bound, layout=layout)
         return GroupTask(run, self.refs(str(group.worker)), group.worker, len(group.members))
 
 
@@ -370,57 +327,51 @@ def _is_made_by_others(x: Any) -> bool:
     graph = x.dask.cull({(x.name, *(0,) * x.ndim)}).to_dict() if all(x.numblocks) else {}
     tasks = [node for node in graph.values() if isinstance(node, Task)]
     values = [getattr(value, "value", value) for node in tasks for value in (*node.args, *node.kwargs.values())]
-    called = [*map(deferred.function_of, tasks), *filter(callable, values)]
-    return any(_package(function) not in KNOWN_PACKAGES for function in called)
-
-
-def _package(function: Any) -> str:
-    """That a function is from; numpy for what has no module, as its ufuncs had."""
-    while isinstance(function, partial):
-        function = function.func
-    return str(getattr(function, "__module__", None) or "numpy").partition(".")[0]
+    for function in (*map(deferred.function_of, tasks), *filter(callable, values)):
+        while isinstance(function, partial):
+            function = function.func
+        module = getattr(function, "__module__", None) or "numpy"  # whose ufuncs had none
+        if str(module).partition(".")[0] not in KNOWN_PACKAGES:
+            return True
+    return False
 
 
 def select_source(reduction: Reduction, dry_run: bool = False) -> HandleSource | PersistedSource | None:
     """The source of chunks that are all in memory, or None. A dry run makes no handles on workers."""
-    if any(a.numblocks != reduction.x.numblocks for a in reduction.arrays):
+    arrays = reduction.arrays
+    if any(a.numblocks != reduction.x.numblocks or len(a.dask.layers) > 1 for a in arrays):
         return None
-    layers = [a.dask.layers.get(a.name) for a in reduction.arrays]
-    values = [_values(layer, a) for layer, a in zip(layers, reduction.arrays, strict=True)]
-    if any(v is None for v in values):
+    layers = [a.dask.layers.get(a.name) for a in arrays]
+    chunks: list[Mapping[Any, Any]] = [getattr(layer, "mapping", {}) for layer in layers]
+    if any(not mine or len(mine) != a.npartitions for mine, a in zip(chunks, arrays, strict=True)):
         return None
-    first = [next(iter(v.values()), None) for v in values]
-    if all(workers.is_future(v) for v in first):
-        return _on_workers(reduction, layers, dry_run)
-    if all(_is_array(chunk) for v in values for chunk in v.values()):
-        return PersistedSource(reduction, None, workers.current())
-    return None
-
-
-def _values(layer: Any, array: Any) -> Any:
-    """A layer's dictionary where it has the array's chunks and nothing else."""
-    mapping = getattr(layer, "mapping", None)
-    whole = mapping is not None and len(mapping) == array.npartitions > 0
-    return mapping if whole and len(array.dask.layers) == 1 else None
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray) or is_device(value)
-
-
-def _on_workers(reduction: Reduction, layers: list[Any], dry_run: bool) -> HandleSource | PersistedSource | None:
-    client = next(iter(layers[0].mapping.values())).client
-    if client is None:
+    first = [next(iter(mine.values())) for mine in chunks]
+    if not all(map(workers.is_future, first)):
+        is_here = all(isinstance(each, np.ndarray) or is_device(each) for mine in chunks for each in mine.values())
+        return PersistedSource(reduction, None, workers.current()) if is_here else None
+    if first[0].client is None:
         return None
-    arrays = [(a.name, a.chunks, layer) for a, layer in zip(reduction.arrays, layers, strict=True)]
-    found, holders, known = find_handles(reduction, arrays, client, reduction.shape is not None)
+    named = [(a.name, a.chunks, layer) for a, layer in zip(arrays, layers, strict=True)]
+    found, holders, known = find_handles(reduction, named, first[0].client, reduction.shape is not None)
     if found:
         return HandleSource(reduction, found, layers, known, dry_run)
     if holders:
         return PersistedSource(reduction, holders, known)
-    for layer in layers:
-        workers.refuse_cancelled(reduction.bound.name, layer.mapping.values())
+    for mine in chunks:
+        workers.refuse_cancelled(reduction.bound.name, mine.values())
     return None
+
+
+def make_handles(array: Any) -> None:
+    """Wait for the chunks of a persisted array, and for handles to them."""
+    futures = [v for v in getattr(array.dask.layers.get(array.name), "mapping", {}).values() if workers.is_future(v)]
+    if futures:
+        from distributed import wait
+
+        wait(futures)
+        bound = OPERATORS["count_nonzero"].bind(bool)
+        found = select_source(Reduction((array,), bound, tuple(range(array.ndim)), None))
+        _ = found and found.futures  # asking for the handles' futures makes the handles
 
 
 def find_handles(

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import product
 from typing import Any, cast
 
 import numpy as np
 
 from .. import planner
-from ..distributed import workers
+from ..distributed import handles, workers
 from ..distributed.handles import Coords, HandleSet
 from ..distributed.private import Alias, DataNode, GraphNode, Task, TaskRef
 from . import deferred, group_task, meta, sources
@@ -53,16 +53,8 @@ class Candidate:
 
     @property
     def layer(self) -> Any:
+        """The futures of the persisted array."""
         return self.x.dask.layers[self.name]
-
-    @property
-    def client(self) -> Any:
-        return next(iter(self.layer.mapping.values())).client
-
-    @cached_property
-    def numblocks(self) -> Coords:
-        """Blocks of the persisted array along each axis."""
-        return tuple(n + 1 for n in map(max, zip(*(key[1:] for key in self.layer.mapping), strict=True)))
 
     @property
     def key(self) -> Any:
@@ -72,14 +64,10 @@ class Candidate:
 
     def view(self) -> View | None:
         """The view, where all chunks are made as the first is."""
-        parts = self._parts()
-        return None if parts is None else View(parts, self.chain)
-
-    def _parts(self) -> Mapping[Coords, tuple[Coords, tuple[Cut, ...]]] | None:
         every = product(*map(range, self.x.numblocks))
         axes = _axes_of(self.x.dask.layers, self.x.name, self.name, self.x.numblocks)
         if axes is not None:
-            return {coords: (tuple(coords[a] for a in axes), ()) for coords in every}
+            return View({coords: (tuple(coords[a] for a in axes), ()) for coords in every}, self.chain)
         tasks, parts = _tasks_of(self.x.dask.to_dict(), self.name), {}
         for coords in every:
             each = _chain((self.x.name, *coords), self.name, tasks)
@@ -87,7 +75,7 @@ class Candidate:
                 return None
             cuts = tuple(node.args[1] for node in each.nodes if node.func is deferred.SLICE)
             parts[coords] = each.takes[1:], cuts
-        return parts
+        return View(parts, self.chain)
 
 
 def find_candidate(x: Any) -> Candidate | None:
@@ -182,32 +170,18 @@ class ViewSource(sources.HandleSource):
     """The chunks of a view, where the handles of a persisted array refer to the blocks that they are parts of."""
 
     def __init__(
-        self,
-        reduction: Reduction,
-        view: View,
-        layer: Any,
-        handle_set: HandleSet,
-        known: workers.Workers,
-        dry_run: bool,
+        self, reduction: Reduction, view: View, layer: Any, handle_set: HandleSet, known: workers.Workers, dry_run: bool
     ) -> None:
         super().__init__(reduction, [handle_set], [layer], known, dry_run)
         self.view = view
-
-    def homes(self, members: Sequence[Coords]) -> list[tuple[str, ...]]:
-        return super().homes([self.view.parts[c][0] for c in members])
+        self.holders = {coords: handle_set.holders[block] for coords, (block, _) in view.parts.items()}
 
     def _group_task(self, stage: Axes, members: Sequence[Coords], group: planner.Group) -> GroupTask:
         numbers, reduction, mine = self.handle_sets[0].numbers, self.reduction, [members[i] for i in group.members]
-        parts = [self.view.parts[c] for c in mine]
-        run = partial(
-            group_task.reduce_pieces,
-            pieces=[
-                Piece(numbers[at], cuts, o) for (at, cuts), o in zip(parts, reduction.offsets_of(mine), strict=True)
-            ],
-            chain=self.view.chain,
-            bound=reduction.bound,
-            layout=reduction.layout_of(stage, ()),
-        )
+        each = zip((self.view.parts[c] for c in mine), reduction.offsets_of(mine), strict=True)
+        pieces = [Piece(numbers[block], cuts, offset) for (block, cuts), offset in each]
+        options: dict[str, Any] = {"bound": reduction.bound, "layout": reduction.layout_of(stage, ())}
+        run = partial(group_task.reduce_pieces, pieces=pieces, chain=self.view.chain, **options)
         return GroupTask(run, self.refs(str(group.worker)), group.worker, len(mine))
 
 
@@ -216,14 +190,13 @@ def select_source(reduction: Reduction, dry_run: bool = False) -> ViewSource | N
     if len(reduction.arrays) > 1 or not reduction.bound.monoid.commutative or not meta.is_ours(reduction.x._meta):
         return None
     candidate = find_candidate(reduction.x)
-    if candidate is None or candidate.client is None:
+    client = candidate and next(iter(candidate.layer.mapping.values())).client
+    if candidate is None or client is None:
         return None
-    client, layer = candidate.client, candidate.layer
-    unknown = tuple((math.nan,) * n for n in candidate.numblocks)
-    found, _, known = sources.find_handles(reduction, [(candidate.name, unknown, layer)], client, is_placed=False)
+    unknown = tuple((math.nan,) * n for n in handles.numblocks_of(candidate.layer.mapping))
+    found, _, known = sources.find_handles(reduction, [(candidate.name, unknown, candidate.layer)], client, False)
     view = (found[0].views.get(candidate.key) or candidate.view()) if found else None
     if view is None:
         return None
-    (handle_set,) = found
-    handle_set.keep_view(candidate.key, view)
-    return ViewSource(reduction, view, layer, handle_set, known, dry_run)
+    found[0].keep_view(candidate.key, view)
+    return ViewSource(reduction, view, candidate.layer, found[0], known, dry_run)

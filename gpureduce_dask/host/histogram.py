@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ArgumentError, message
 from ..operators import native
 from ..operators.grouped import Edges
 from ..operators.monoid import Array
@@ -95,3 +96,15 @@ def bins_of(x: Any, edges: Any, is_even: bool, xp: Any) -> Any:
     else:
         found = xp.minimum(xp.searchsorted(edges, x, side="right") - 1, last)
     return xp.where(inside, found, -1).astype(CODES)
+
+
+def edges_of(name: str, bins: Any, range: Any, dtype: Any) -> Any:
+    """The edges of the bins, in NumPy's dtype."""
+    if bins is None or isinstance(bins, str) or (np.ndim(bins) == 0 and range is None):
+        received, remedy = f"bins={bins!r} and range={range!r}", "Only data could tell: pass both."
+        raise ArgumentError(message(name, received, "edges, or a number of bins and a range", remedy))
+    try:
+        return np.histogram_bin_edges(np.empty(0, dtype), bins, range)
+    except (ValueError, TypeError) as error:
+        remedy = "Pass increasing edges, or a number and (low, high)."
+        raise ArgumentError(message(name, str(error), "bins that NumPy takes", remedy)) from error

@@ -184,7 +184,7 @@ def install() -> None:
 
 def wanted() -> Setting:
     """Which arrays this package takes here and now: none (False), those of CuPy chunks (True), or all (``"numpy"``)."""
-    from ..graph.arguments import setting
+    from ..configuration import setting
 
     here = _blocks.get() or tuple(_calls[-1:])
     if here:

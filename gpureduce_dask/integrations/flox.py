@@ -15,20 +15,26 @@ import importlib
 import inspect
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from dask.base import tokenize
 
+from ..device import faults
+from ..graph import deferred, reduce_tasks
 from ..graph import graph_arrays as da
-from ..graph.groups import grouped, reduce_cohorts, reduce_stretches, stretches
-from ..graph.meta import promises_device
-from ..graph.statistics import COUNTS, SPREADS
+from ..graph.arguments import bind, key_prefix
+from ..graph.groups import grouped
+from ..graph.meta import blockwise, promises_device
+from ..labels import by_chunk, stretches
 from ..operators import table as operators
-from ..operators.monoid import Monoid
+from ..operators.grouped import Bins, binned
+from ..operators.monoid import Bound, Monoid
+from ..operators.shared_states import COUNTS, SPREADS
 from .decisions import Arguments, Fallback, Rule, check
 from .match_stock import WithoutWarnings
 
@@ -215,3 +221,43 @@ def _is_nan(fill: Any) -> bool:
 def _enough(found: Any, counts: Any, least: int, fill: Any) -> Any:
     """Results of at least so many elements; ``fill`` for others."""
     return np.where(counts >= least, found, np.asarray(fill, found.dtype)[()])
+
+
+# ---- groups that lie in few chunks each
+
+
+def reduce_stretches(name: str, op: Monoid, x: Any, labels: Any, groups: Sequence[Any], **options: Any) -> Any:
+    """Each chunk along the last axis to its own groups, in order."""
+    bound, axis = bind(op, (x.dtype,), None, options, name), x.ndim - 1
+    parts = by_chunk(labels, x.chunks[-1])
+    codes = np.concatenate([np.searchsorted(mine, part) for mine, part in zip(groups, parts, strict=True)])
+    codes = da.from_array(codes.astype(np.min_scalar_type(-max(map(len, groups)))), chunks=(x.chunks[-1],))
+    options = {} if deferred.fuses() else {"fuse": False}
+    inds, key = tuple(range(x.ndim)), f"{key_prefix(name)}-{tokenize(x.name, codes.name, bound, options)}"
+    run = partial(_reduce_stretch, name=name, bound=bound, device=promises_device(x._meta), **options)
+    sizes = {axis: tuple(map(len, groups))}
+    given = {"template": x._meta, "dtype": bound.result, "name": key, "adjust_chunks": sizes}
+    return blockwise(run, inds, x, inds, codes, (axis,), **given)
+
+
+@deferred.reads
+@faults.task
+def _reduce_stretch(block: Any, codes: Any, name: str, bound: Bound, **options: Any) -> Any:
+    axes = (len(block.shape) - 1,)
+    bins = Bins(name, (int(codes.max()) + 1,), axes)
+    return reduce_tasks.reduce_whole(block, codes, bound=binned(bound, bins), axes=axes, keepdims=False, **options)
+
+
+def reduce_cohorts(
+    name: str, op: Monoid, x: Any, labels: Any, cohorts: Mapping[Iterable[int], Sequence[int]], **options: Any
+) -> Any:
+    """The groups of each cohort, which lie in the same chunks along the last axis, from these alone."""
+    parts, found = by_chunk(labels, x.chunks[-1]), []
+    for blocks, groups in cohorts.items():
+        blocks = sorted(blocks)
+        number = np.full(int(labels.max()) + 2, -1)
+        number[list(groups)] = np.arange(len(groups))
+        mine = number[np.concatenate([parts[b] for b in blocks])]
+        few = x.blocks[(slice(None),) * (x.ndim - 1) + (blocks,)]
+        found.append(grouped(name, op, few, mine, x.ndim - 1, len(groups), None, None, None, **options))
+    return da.concatenate(found, axis=-1)

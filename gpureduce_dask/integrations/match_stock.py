@@ -22,7 +22,7 @@ import numpy as np
 from dask.array import reductions
 
 from ..distributed import private
-from ..graph.options import HIGHEST
+from ..operators.higher_moments import HIGHEST
 from ..operators.monoid import Array, Bound, DType, State
 
 Arguments = Mapping[str, Any]  # of a call, by the names of the stock function's parameters, defaults filled in

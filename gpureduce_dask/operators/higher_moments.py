@@ -15,6 +15,8 @@ from .panels import patches
 from .select import select
 from .totals import F8
 
+HIGHEST = 4  # the state has central sums up to this order
+
 
 def fields(dtype: DType) -> Fields:
     return tuple((name, F8) for name in ("count", "mean", "m2", "m3", "m4"))

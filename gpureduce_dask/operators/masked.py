@@ -6,6 +6,7 @@ Where an element changes no result, it takes the place of those that do not coun
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import reduce
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +17,7 @@ from ..dtypes import kind
 from ..errors import EmptyError, message
 from . import counts, extrema, first_last, higher_moments, logic, moments, norms, positions, prod, sums
 from .limits import highest, lowest, void
-from .monoid import Array, DType, State
+from .monoid import Array, DType, Monoid, State
 from .panels import along, panels
 from .select import select
 from .totals import F8, I8
@@ -225,3 +226,9 @@ REFUSALS: Mapping[Finalise, Finalise] = MappingProxyType(
         first_last.finalise: kept_finalise,
     }
 )
+
+
+def refusing(monoid: Monoid) -> Monoid:
+    """An operator of what may be nothing at all: one that has no answer to that then says so."""
+    finalise = REFUSALS.get(monoid.finalise) if monoid.empty == "raise" else None
+    return monoid if finalise is None else replace(monoid, finalise=finalise)

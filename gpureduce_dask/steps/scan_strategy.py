@@ -10,9 +10,10 @@ import numpy as np
 from .. import chunk
 from ..device import faults
 from ..errors import ArgumentError, message
-from ..graph import chunk_functions, meta, scan_apply
+from ..graph import meta, scan_apply
 from ..graph.arguments import as_dask
 from ..history import Step, get
+from ..integrations import chunk_functions
 from ..operators import table as operators
 from . import runs
 from .strategy import check_side, summed_in

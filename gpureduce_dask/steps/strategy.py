@@ -14,9 +14,9 @@ from ..device import faults
 from ..errors import ArgumentError, DtypeError, message
 from ..graph import meta
 from ..graph.arguments import as_dask, bind, normalise_axes
-from ..graph.chunk_functions import reduction_functions as stock_recipe
 from ..graph.reduce import apply
 from ..history import Step, get
+from ..integrations.chunk_functions import reduction_functions as stock_recipe
 from ..operators import table as operators
 from . import runs
 from .host import pairwise

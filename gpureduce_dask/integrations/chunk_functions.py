@@ -12,11 +12,11 @@ import numpy as np
 from .. import chunk
 from ..device import faults
 from ..errors import ArgumentError, message
+from ..graph import meta, reduce_tasks
+from ..graph.arguments import Axes, bind, key_prefix
+from ..graph.graph_arrays import core
 from ..operators import table as operators
 from ..operators.monoid import Bound, Monoid
-from . import meta, reduce_tasks
-from .arguments import Axes, bind, key_prefix
-from .graph_arrays import core
 
 
 def reduction_functions(op: str | Monoid, dtype: Any, options: dict[str, Any]) -> dict[str, Any]:

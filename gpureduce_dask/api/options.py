@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
 from typing import Any, TypedDict
@@ -16,28 +16,23 @@ from typing import Any, TypedDict
 import numpy as np
 
 from ..distributed.private import write_to
-from ..dtypes import kind
+from ..dtypes import kind, require_native
 from ..errors import ArgumentError, message
+from ..expressions.elements import WEIGHTED, Power, magnitude, same, weighted
+from ..graph import graph_arrays as da
+from ..graph import meta, reduce_tasks
+from ..graph.arguments import agree, as_dask, ordered_axes
+from ..graph.map_reduce import map_reduce, reduce_together, unread
+from ..graph.meta import belongs_to_stock, call, foreign, require_plain
+from ..graph.reduce import apply
 from ..operators import table as operators
+from ..operators.higher_moments import HIGHEST
 from ..operators.monoid import Monoid
-from . import graph_arrays as da
-from . import meta, reduce_tasks
-from .arguments import agree, as_dask, ordered_axes
-from .map_reduce import WEIGHTED, map_reduce, reduce_together, same, unread, weighted
-from .meta import belongs_to_stock, call, foreign, require_native, require_plain
-from .reduce import apply
-from .statistics import SPREADS
+from ..operators.shared_states import SPREADS
 
-STARTS = {  # how a reduction begins with a value
-    "sum": np.add,
-    "nansum": np.add,
-    "prod": np.multiply,
-    "nanprod": np.multiply,
-    "min": np.minimum,
-    "nanmin": np.fmin,
-    "max": np.maximum,
-    "nanmax": np.fmax,
-}
+# How a reduction begins with a value.
+STARTS: dict[str, Any] = {"sum": np.add, "nansum": np.add, "prod": np.multiply, "nanprod": np.multiply}
+STARTS |= {"min": np.minimum, "nanmin": np.fmin, "max": np.maximum, "nanmax": np.fmax}
 # Whose results can be NaN.
 COUNTED = frozenset(STARTS) | {"ptp", "sumsq", "norm1", "norm2", "norminf", "moment", "skew", "kurtosis"}
 COUNTED |= {"mean", "nanmean", "var", "nanvar", "std", "nanstd"}
@@ -159,22 +154,19 @@ def require_count(total: Any, count: Any, least: int, dtype: Any) -> Any:
     return np.where(count >= least, total, nothing).astype(dtype)
 
 
-HIGHEST = 4  # the state of the row has central sums up to this order
-
-
 def central_moment(a: Any, order: Any, also: Mapping[str, Any], **arguments: Any) -> Any:
     """The central moment of this order; arguments as of the public function."""
     if not isinstance(order, Integral) or int(order) < 0:
         raise ArgumentError(message("moment", f"order {order!r}", "an integer of 0 or more", "Pass 2 for a variance."))
-    if int(order) > HIGHEST and any(v is not None for v in also.values()):
+    if int(order) <= HIGHEST:
+        return reduce("moment", a, also, order=int(order), **arguments)
+    if any(v is not None for v in also.values()):
         received = f"order {order} with {', '.join(f'{k}=' for k in also)}"
         raise ArgumentError(message("moment", received, f"order {HIGHEST} at most", "Leave that out."))
-    if int(order) > HIGHEST:
-        x = as_dask("moment", a)
-        if not belongs_to_stock("moment", (x,), arguments["dtype"]):
-            require_native("moment", x.dtype)
-        return call("moment", (x,), order=int(order), **arguments)
-    return reduce("moment", a, also, order=int(order), **arguments)
+    x = as_dask("moment", a)
+    if not belongs_to_stock("moment", (x,), arguments["dtype"]):
+        require_native("moment", x.dtype)
+    return call("moment", (x,), order=int(order), **arguments)
 
 
 # ---- average
@@ -186,7 +178,10 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
     if weights is None:
         mean = apply("mean", x, axis=axis, keepdims=keepdims, name="average")
         return (mean, _counts(x, mean, axis)) if returned else mean
-    w = _broadcast_weights(as_dask("average", weights), x)
+    w = as_dask("average", weights)
+    if w.ndim == x.ndim and all(m in (1, n) for m, n in zip(w.shape, x.shape, strict=True)):
+        cuts = zip(w.shape, w.chunks, x.chunks, strict=True)
+        w = da.broadcast_to(w, x.shape, chunks=tuple(theirs if m == 1 else own for m, own, theirs in cuts))
     if belongs_to_stock("average", (x, w), None):
         return da.average(x, axis=axis, weights=w, returned=returned, keepdims=keepdims)
     axes = ordered_axes("average", axis, x.ndim)
@@ -201,14 +196,6 @@ def weighted_mean(a: Any, axis: Any, weights: Any, returned: bool, keepdims: boo
     return mean, da.broadcast_to(total, mean.shape, chunks=mean.chunks)
 
 
-def _broadcast_weights(weights: Any, x: Any) -> Any:
-    """Weights of as many axes as ``x``, where these are of size 1 broadcast to its shape."""
-    if weights.ndim != x.ndim or not all(m in (1, n) for m, n in zip(weights.shape, x.shape, strict=True)):
-        return weights
-    pairs = zip(weights.shape, weights.chunks, x.chunks, strict=True)
-    return da.broadcast_to(weights, x.shape, chunks=tuple(theirs if m == 1 else own for m, own, theirs in pairs))
-
-
 def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
     """Weights along ``axes`` as an array of ``x``'s shape and chunks whose chunks are views."""
     sizes = tuple(x.shape[a] for a in axes)
@@ -220,15 +207,10 @@ def _spread(x: Any, weights: Any, axes: tuple[int, ...]) -> Any:
     if unknown and weights.numblocks != tuple(x.numblocks[a] for a in axes):
         remedy = "Call compute_chunk_sizes() first."
         raise ArgumentError(message("average", "unknown chunk sizes", "the same chunks in both", remedy))
-    inds = tuple(range(x.ndim))
-    return meta.blockwise(
-        partial(reduce_tasks.broadcast_weights, axes=axes),
-        inds,
-        *(x, inds, weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes)), axes),
-        template=x._meta,
-        dtype=weights.dtype,
-        token="gr-average-weights",
-    )
+    inds, run = tuple(range(x.ndim)), partial(reduce_tasks.broadcast_weights, axes=axes)
+    cut = weights if unknown else weights.rechunk(tuple(x.chunks[a] for a in axes))
+    token = "gr-average-weights"
+    return meta.blockwise(run, inds, x, inds, cut, axes, template=x._meta, dtype=weights.dtype, token=token)
 
 
 def _counts(x: Any, mean: Any, axis: Any) -> Any:
@@ -282,21 +264,6 @@ def vector_norm(
     else:
         found = map_reduce(Power(float(ord)), "sum", (x,), where=also.get("where"), **shape) ** (1 / float(ord))
     return found.astype(_result(x))
-
-
-def magnitude(x: Any) -> Any:
-    """|x| in float64: neither the least integer nor a power of float16 leaves the range there."""
-    return np.abs(x.astype(np.float64) if kind(x.dtype) != "c" else x).astype(np.float64)
-
-
-@dataclass(frozen=True)
-class Power:
-    """A power of |x|."""
-
-    ord: float
-
-    def __call__(self, x: Any) -> Any:
-        return magnitude(x) ** self.ord
 
 
 def _matrix_norm(

@@ -1,17 +1,15 @@
-"""Arrays kept in memory, ready for many reductions."""
+"""Arrays made ready: kept in memory for many reductions, or of CuPy chunks where there is no GPU."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..distributed import workers
-from ..operators.table import OPERATORS
+from ..graph import graph_arrays as da
+from ..graph import meta, sources
+from ..graph.arguments import as_dask
+from ..graph.array_expressions import as_expression, as_graph, package_of
 from ..parameters import Array, ArrayLike
 from ..public import is_labelled, public
-from . import graph_arrays as da
-from . import sources
-from .arguments import as_dask
-from .array_expressions import as_expression, as_graph, package_of
 
 
 @public(keeps=True)
@@ -58,7 +56,7 @@ def persist(x: ArrayLike, **kwargs: Any) -> Array:
     kept = (x if is_lazy else as_expression(as_dask("persist", x))).persist(**kwargs)
     for array in map(as_graph, _data_of(kept)):
         if isinstance(array, da.Array):
-            _make_handles(array)
+            sources.make_handles(array)
     return kept
 
 
@@ -69,14 +67,43 @@ def _data_of(x: Any) -> list[Any]:
     return [each.data for each in x.data_vars.values()] if hasattr(x, "data_vars") else [x.data]
 
 
-def _make_handles(array: Any) -> None:
-    """Wait for the chunks of a persisted array, and for handles to them."""
-    futures = [v for v in getattr(array.dask.layers.get(array.name), "mapping", {}).values() if workers.is_future(v)]
-    if futures:
-        from distributed import wait
+def device_meta(ndim: int, dtype: Any) -> meta.DeviceMeta:
+    """Return the meta of an array of CuPy chunks, without CuPy or a GPU.
 
-        wait(futures)
-        bound = OPERATORS["count_nonzero"].bind(bool)
-        found = sources.select_source(sources.Reduction((array,), bound, tuple(range(array.ndim)), None))
-        if found is not None:
-            _ = found.futures  # asking for the handles' futures makes the handles
+    A client or a scheduler without a GPU can build the graphs of arrays whose chunks will be CuPy arrays on workers:
+    ``x.map_blocks(cupy_function, meta=gr.device_meta(2, "float32"))``. Their reductions give CuPy chunks.
+
+    Parameters
+    ----------
+    ndim : int
+        The number of dimensions of the array.
+    dtype : dtype
+        Its dtype.
+
+    Returns
+    -------
+    numpy.ndarray
+        An empty array of that many dimensions, of a class of its own that stands for CuPy.
+
+    Raises
+    ------
+    TypeError
+        `dtype` is none that NumPy knows, or `ndim` is not an integer.
+
+    See Also
+    --------
+    reduction : Reduce an array by any operator; the chunks of the result are of the array's kind.
+
+    Notes
+    -----
+    dask asks the meta of an array what its chunks are. This one is a NumPy array of a subclass: slices of it and
+    NumPy's functions of elements keep the subclass, and the functions of this package give their results a meta of the
+    same kind. Chunks themselves are not looked at before they are reduced.
+
+    Examples
+    --------
+    >>> import gpureduce_dask as gr
+    >>> gr.device_meta(2, "float32").shape
+    (0, 0)
+    """
+    return meta.device_meta(ndim, dtype)
