@@ -31,6 +31,8 @@ LAYOUTS: dict[str, tuple[tuple[int, ...], View]] = {
     "few columns apart": ((41, 6, 3, 5), lambda x: x.transpose(2, 0, 1, 3)),
     "short axes": ((9, 2, 3, 2), lambda x: x.transpose(2, 0, 3, 1)),
     "columns, two axes behind": ((20, 31, 3, 13), lambda x: x.transpose(3, 0, 2, 1)[:, ::2]),
+    "columns in steps": ((90, 34), lambda x: x[:, ::2].T),
+    "planes in steps, reversed": ((5, 70, 40), lambda x: x[:, :, ::-2].transpose(2, 0, 1)),
     "last axis first": ((5, 70, 90), lambda x: x.transpose(2, 0, 1)),
     "planes transposed, reversed": ((5, 70, 90), lambda x: x.transpose(0, 2, 1)[::-1]),
     "five axes": ((3, 4, 5, 6, 7), lambda x: x.transpose(4, 2, 0, 1, 3)),
@@ -114,7 +116,7 @@ def kernel(case: str) -> str:
 def test_tiles_are_for_axes_that_change_places(dtype):
     names = {name: kernel(f"{name} {dtype}").partition("<")[0] for name in LAYOUTS}
     turned = {name for name, kind in names.items() if kind == "contiguous_turned"}
-    assert {"transposed", "last axis first", "planes transposed, reversed"} <= turned
+    assert {"transposed", "columns in steps", "last axis first", "planes transposed, reversed"} <= turned
     lines = {"stepped", "reversed", "inside", "rows apart", "columns apart", "one element", "one line", "as it lies"}
     assert turned.isdisjoint(lines)
 

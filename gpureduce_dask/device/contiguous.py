@@ -9,11 +9,14 @@ from . import launch
 from .layout import MAX_DIMS, Dim, merged
 from .plan_cache import Plans
 from .plans import Launch
+from .reduce_costs import SECTOR
 from .task import Work, flag
 
 # H200, 2026-11-27, 64 MiB, by CuPy and by these kernels, us, of 36 that a copy takes: uint8 [::2] 319 and 83, [:, 1:-1]
 # of rows of 1000 319 and 135, (n, 153).T 1012 and 87, (n, 5, 7) to (n, 7, 5) 320 and 243; float32 83 and 54, 83 and 44,
-# 130 and 65, 84 and 81; float64 49 and 53, 44 and 41, 74 and 49, 44 and 40.
+# 130 and 65, 84 and 81; float64 49 and 53, 44 and 41, 74 and 49, 44 and 40. 2026-11-30, by lines and in tiles: columns
+# in steps, [:, ::2].T of (n, 34) uint8 312 and 135, float16 219 and 79, float32 163 and 59, [:, ::3].T of (n, 36)
+# float64 82 and 34; of few elements behind each other [:, :, ::8] of (n, 66, 1017) uint8 29 and 39.
 THREADS = 256
 LOADS = 2  # of 16 bytes that a thread has in flight; one of narrow units, which take more registers
 BLOCKS = 4224  # that go round
@@ -72,7 +75,8 @@ def cut(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, address
 
 
 def plan(dims: tuple[Dim, ...], unit: int) -> Launch:
-    """In tiles where neighbours in memory are not to be neighbours in the copy, else line by line."""
+    """In tiles where neighbours in memory, those of one sector, are not to be neighbours in the copy, else line by
+    line."""
     last = dims[-1]
     at, nearest = min(enumerate(dims), key=lambda dim: (dim[1].a == 0, abs(dim[1].a), -dim[0]))
     behind = dims[at + 1 :]
@@ -82,7 +86,7 @@ def plan(dims: tuple[Dim, ...], unit: int) -> Launch:
     across, down = -(-nearest.size // width), -(-slots // height)
     full = nearest.size * slots / (across * width * down * height)
     blocks = across * down * math.prod(dim.size for dim in dims[:at])
-    if abs(nearest.a) == unit and behind and full >= FULL and blocks < 1 << 31:
+    if abs(nearest.a) <= SECTOR and behind and full >= FULL and blocks < 1 << 31:
         work = Work(
             runs=across * down,
             length=nearest.size,
