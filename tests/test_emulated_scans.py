@@ -778,7 +778,7 @@ DEFECTS = {
         ("sums of halves", "sums of halves in lines"),
     ),
     "packs misaligned are taken for straight": (
-        "if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);",
+        "if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);",
         "",
         ("sums misaligned", "sums from the end misaligned"),
     ),
@@ -984,7 +984,7 @@ DEFECTS = {
         ("narrow lines misaligned",),
     ),
     "a second line begins where the first one goes on": (
-        "pitch_a = next.a - here.a;",
+        "pitch = {next.a - here.a, next.b - here.b, next.c - here.c};",
         "",
         ("lines whose ends differ", "halves whose ends differ", "bytes apart whose ends differ"),
     ),
@@ -1054,18 +1054,17 @@ DEFECTS = {
         ("contiguous columns of a warp in order",),
     ),
     "what blocks of a cluster send is taken before it is there": (
-        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
-        "to.words[i] = (u32)in[away - 1][place].words[i];",
+        "to.words[i] = await_remote_word(&from.words[i], number);",
+        "to.words[i] = (u32)from.words[i];",
         ("clusters", "clusters of many columns"),
     ),
     "one word of a state is awaited for both": (
-        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
-        "to.words[i] = i ? (u32)in[away - 1][place].words[i]"
-        " : await_remote_word(&in[away - 1][place].words[i], number);",
+        "to.words[i] = await_remote_word(&from.words[i], number);",
+        "to.words[i] = i ? (u32)from.words[i] : await_remote_word(&from.words[i], number);",
         ("clusters", "clusters of many columns"),
     ),
     "what blocks of a cluster send of one tile counts for others": (
-        "number = (u32)(location.link / Blocks) + 1;",
+        "number = (u32)(location.link / CLUSTER_BLOCKS) + 1;",
         "number = 1;",
         ("clusters", "clusters of many columns"),
     ),
@@ -1080,13 +1079,13 @@ DEFECTS = {
         ("clusters of a NaN",),
     ),
     "a cluster begins before all blocks are there": (
-        "[i] = 0;\n        sync_cluster<Blocks>();\n",
+        "[i] = 0;\n        sync_cluster<CLUSTER_BLOCKS>();\n",
         "[i] = 0;\n        __syncthreads();\n",
         ("clusters of few tiles", "clusters"),
     ),
     "a block's tile counts for nothing": (
-        "before = Op::combine(before, sums[i]);",
-        "",
+        "const State between = Op::combine(before, first);",
+        "const State between = before;",
         ("clusters",),
     ),
     "rows are overtaken before all lanes hold theirs": (
@@ -1100,8 +1099,8 @@ DEFECTS = {
         ("small planes",),
     ),
     "every step is two": (
-        "apart = step == 2 * Size ? 2 : 3;\n        if (Size > 2 || step != (i64)apart * Size) return;",
-        "apart = 2;\n        if (Size > 2) return;",
+        "if (apart == 2) fetch_picked<2, 0>(to);",
+        "if (true) fetch_picked<2, 0>(to);",
         ("every third half",),
     ),
     "elements are picked from the first byte on": (
@@ -1155,13 +1154,13 @@ DEFECTS = {
         ("columns from the right",),
     ),
     "lines of two planes lie evenly apart": (
-        "evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);",
+        "evenly = last_dim.div.of(line) == last_dim.div.of(last);",
         "",
         ("every other line",),
     ),
     "copy units stay in their share's first line": (
-        "element = {line + lines,",
-        "element = {line,",
+        "element = {start.line + lines,",
+        "element = {start.line,",
         ("every other line",),
     ),
 }

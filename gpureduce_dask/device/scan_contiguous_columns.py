@@ -256,7 +256,7 @@ def _by_clusters(scan: Scan, lead: int) -> Plan | None:
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
-    shape = (cut.warp_groups, cut.warps, back, scan.exclusive, RADIX, cut.rows, BLOCKS)
+    shape = (cut.warp_groups, cut.warps, back, scan.exclusive, cut.rows)
     kernel = f"scan_cluster_tiles<{named('ClusterColumnScan', op.type, op.emits, *shape)}>"
     return _launch(scan, lead, kernel, cut, RADIX, BLOCKS * back * LANES * published_bytes(op), blocks=BLOCKS)
 

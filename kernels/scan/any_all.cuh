@@ -2,8 +2,6 @@
 // share is folded to one position, and its elements make room for others as soon as that is known. Both arrays start where position
 // `lead` of packs of 16 bytes would.
 #pragma once
-#include "../core/shared.cuh"
-#include "../monoid/logical.cuh"
 #include "look_back.cuh"
 #include "pipeline.cuh"
 #include "warp_share.cuh"

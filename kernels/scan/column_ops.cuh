@@ -1,10 +1,6 @@
 // Columns that a lane takes side by side: how the states of each operator are folded and scanned, several rows at a time.
 #pragma once
-#include "../core/pack.cuh"
-#include "../core/task.cuh"
 #include "moments_scan.cuh"
-#include "pack_scan.cuh"
-#include "scan_state.cuh"
 
 // Any operator: states folded and scanned row by row.
 
@@ -33,21 +29,20 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     typedef typename Emit::Out Out;
     State state[V];
     const f64* option;
-    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options) {
+    i64 index, step;  // of the next row's elements, where states keep positions
+    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options), index(0), step(0) {
 #pragma unroll
         for (int j = 0; j < V; j++) state[j] = before[j];
     }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++) row(from[i], to[i]);
-    }
-    GR_HD void row(const Pack<In, V>& from, Pack<Out, V>& to, i64 index = 0) {
+        for (int i = 0; i < Count; i++, index += step)
 #pragma unroll
-        for (int j = 0; j < V; j++) {
-            if (Exclusive) to.at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from.at[j]), option);
-            state[j] = ScanStep<Op>::of(state[j], from.at[j], index);
-            if (!Exclusive) to.at[j] = Emit::of(state[j], option);
-        }
+            for (int j = 0; j < V; j++) {
+                if (Exclusive) to[i].at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from[i].at[j]), option);
+                state[j] = ScanStep<Op>::of(state[j], from[i].at[j], index);
+                if (!Exclusive) to[i].at[j] = Emit::of(state[j], option);
+            }
     }
     GR_HD State after(int j) const { return state[j]; }
 };
@@ -114,21 +109,18 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     static const int words = V * (int)sizeof(T) / 4, each = sizeof(T) == 1 ? 2 : 1;
     u32 best[words][each];
     GR_HD NarrowColumns() {
-        Pack<T, V> worst;
+        T worst[V];
 #pragma unroll
-        for (int j = 0; j < V; j++) worst.at[j] = Extreme<T, Max, SkipNan>::worst();
-        begin(worst);
+        for (int j = 0; j < V; j++) worst[j] = Extreme<T, Max, SkipNan>::worst();
+        *this = NarrowColumns(worst, nullptr);
     }
     GR_HD NarrowColumns(const T (&before)[V], const f64*) {
         Pack<T, V> all;
 #pragma unroll
         for (int j = 0; j < V; j++) all.at[j] = before[j];
-        begin(all);
-    }
-    GR_HD void begin(const Pack<T, V>& from) {
 #pragma unroll
         for (int w = 0; w < words; w++) {
-            const u32 word = ((const u32*)&from)[w];
+            const u32 word = ((const u32*)&all)[w];
             best[w][each - 1] = word;
             if (each == 2) best[w][0] = word << 8;
         }
@@ -277,6 +269,19 @@ template <class T, bool Root, class Result, int V>
 struct ColumnScanOf<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false> {
     typedef SkippingScan<T, Variance<T, true, Root>, Result, V> type;
 };
+// Of kernels that fold nothing before: none that assumes finite elements, which could not be checked.
+template <class Op, class Emit, int V, bool Exclusive>
+using UncheckedColumnScan = typename Conditional<ColumnReduce<Op, V>::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
+                                                 ColumnScan<Op, Emit, V, Exclusive>>::type;
+// Variances of the next rows are about the mean of all before.
+template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* option) {
+    if constexpr (ShiftedPowerSums<Op>::exists) {
+        typename Op::State state[V];
+#pragma unroll
+        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+        scan = Scan(state, option);
+    }
+}
 // How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
 // sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
 // (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80;
@@ -286,14 +291,12 @@ template <class Op, class Emit, int V, bool Exclusive> struct ColumnOps {
     typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
 };
 template <class Op, class Emit, int V, bool Exclusive> struct ShiftedColumnOps : ColumnOps<Op, Emit, V, Exclusive> {};
-template <class Map, class Emit, int V, bool Exclusive> struct ShiftedOps {
-    typedef ShiftedColumnReduce<Map, V> Fold;
-    typedef typename Conditional<Exclusive, AnyColumnScan<Sum<Map, f64>, Emit, V, true>,
-                                 ShiftedColumnScan<Map, Emit, V>>::type Scan;
+template <class Map, class Emit, int V, bool Exclusive> struct ShiftedColumnOps<Sum<Map, f64>, Emit, V, Exclusive> {
+    typedef Sum<Map, f64> Op;
+    typedef typename Conditional<ADDS_FLOATS<Map>, ShiftedColumnReduce<Map, V>, ColumnReduce<Op, V>>::type Fold;
+    typedef typename Conditional<ADDS_FLOATS<Map> && !Exclusive, ShiftedColumnScan<Map, Emit, V>,
+                                 ColumnScan<Op, Emit, V, Exclusive>>::type Scan;
 };
-template <class Map, class Emit, int V, bool Exclusive>
-struct ShiftedColumnOps<Sum<Map, f64>, Emit, V, Exclusive>
-    : Conditional<ADDS_FLOATS<Map>, ShiftedOps<Map, Emit, V, Exclusive>, ColumnOps<Sum<Map, f64>, Emit, V, Exclusive>>::type {};
 // Operators that are faster where several rows are scanned together.
 template <class Op> struct ScansRowRuns { static const bool yes = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };

@@ -79,6 +79,12 @@ struct ContiguousColumnScan
             for (int i = 0; i < Count; i++) put_pack<Out, 1>(to + i * step_to, results[i]);
         }
     };
+    // Which of a lane's rows exist, the first of which is at position `first`.
+    GR_HD void bounds(const TileLocation& location, u32 first, u32 most, u32& from, u32& end) const {
+        from = first < location.low ? (location.low - first + width - 1) / width : 0;
+        end = first < location.high ? (location.high - first + width - 1) / width : 0;
+        end = end < most ? end : most;
+    }
     template <int Count> static GR_HD void read(const u8*& at, i32 step, Pack<In, 1> (&rows)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++) rows[i] = take_pack<In, 1>(at + i * step);
@@ -93,11 +99,7 @@ struct ContiguousColumnScan
     template <class Visit> GR_HD void walk(const TileLocation& location, u32 stage, Visit& visit) const {
         u32 from = 0, end = rows;  // in the order of memory
         const u32 first = warp_group * share() + row_group * rows * width + column;
-        if (!is_inner(location)) {
-            from = first < location.low ? (location.low - first + width - 1) / width : 0;
-            end = first < location.high ? (location.high - first + width - 1) / width : 0;
-            end = end < rows ? end : rows;
-        }
+        if (!is_inner(location)) bounds(location, first, rows, from, end);
         const i32 step = is_reverse() ? -(i32)width : (i32)width;
         const u32 begin = first + (is_reverse() ? end - 1 : from) * width;
         const u8* at = tile(stage) + begin * (u32)sizeof(In);

@@ -1,13 +1,8 @@
 // Tiles of lines that lie side by side where one row follows another in memory: a tile is one stretch of memory, whole rows, and is
 // copied as such, whatever the number of columns.
 #pragma once
-#include "../block/named.cuh"
-#include "../core/scan_task.cuh"
-#include "../core/task.cuh"
 #include "chained_look_back.cuh"
-#include "column_ops.cuh"
 #include "pipeline.cuh"
-#include "scan_state.cuh"
 #include "warp_share.cuh"
 
 // Positions count the elements of a plane from the aligned 16 bytes on that hold its first one, which has position `lead`. Rows of

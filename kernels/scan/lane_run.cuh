@@ -1,13 +1,7 @@
 // A lane's run of a warp's share: folded to a state, and replaced by results.
 #pragma once
-#include "../warp/reduce.cuh"
-#include "../warp/scan.cuh"
 #include "moments_scan.cuh"
-#include "pack_scan.cuh"
-#include "pivoted_moments.cuh"
-#include "scan_state.cuh"
 #include "strided_copy.cuh"
-#include "warp_share.cuh"
 
 // The sum of packs of floats that are assumed to be finite: their bits are shifted (exponent_shift.cuh), and one check in the end
 // says whether that was right.
@@ -27,11 +21,6 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
         for (int j = 0; j < V; j++) sum = add_finite(sum, all, j);
     }
     GR_HD bool was_finite() const { return check == 0; }
-};
-
-template <class Op, class Emit, int V> struct FiniteScan { static const bool exists = false; };
-template <class Map, class Emit, int V> struct FiniteScan<Sum<Map, f64>, Emit, V> : FiniteSums<Map, Emit, V> {
-    using FiniteSums<Map, Emit, V>::FiniteSums;
 };
 
 // The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
@@ -164,7 +153,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // float16 along (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along
     // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
     static const bool assumes_finite =
-        !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
+        !Exclusive && FiniteSum<Op, V>::exists && FiniteSums<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
     static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
     GR_HD bool fold_finite(Value& sum) const {
         FiniteSum<Op, V> all;
@@ -174,7 +163,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         return __all_sync(0xffffffffu, all.was_finite());
     }
     GR_HD void write_finite(Value value) const {
-        FiniteScan<Op, Emit, V> scan(value, task.option);
+        FiniteSums<Op, Emit, V> scan(value, task.option);
 #pragma unroll unrolled_finite
         for (int k = 0; k < Run; k++) write_some<1>(scan, k);
     }

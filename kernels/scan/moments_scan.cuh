@@ -1,10 +1,8 @@
 // Running means, variances and deviations by the pack: without a branch for each element, by reciprocals and roots refined from the
 // hardware's approximations.
 #pragma once
-#include "../warp/scan.cuh"
 #include "pack_scan.cuh"
 #include "pivoted_moments.cuh"
-#include "scan_state.cuh"
 
 // Running means, by the reciprocal of each count.
 

@@ -1,11 +1,6 @@
 // Packs of V elements scanned at once, where that costs less than one element after another: extremes of narrow elements two to
 // an instruction, sums of 16-bit floats two to a rounding, and all that comes behind an element that decides.
 #pragma once
-#include "../core/pack.cuh"
-#include "../core/task.cuh"
-#include "../monoid/extremes.cuh"
-#include "../monoid/logical.cuh"
-#include "exponent_shift.cuh"
 #include "scan_state.cuh"
 
 //   PackScan(state, option)   begins behind `state`
@@ -102,7 +97,8 @@ template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* op
 }
 
 // Packs replaced by their running sums, where all elements are finite: their bits are shifted (exponent_shift.cuh).
-template <class Map, class Emit, int V> struct FiniteSums {
+template <class Op, class Emit, int V> struct FiniteSums { static const bool exists = false; };
+template <class Map, class Emit, int V> struct FiniteSums<Sum<Map, f64>, Emit, V> {
     typedef typename Map::In T;
     typedef typename Emit::Out Out;
     static const bool exists = ADDS_FLOATS<Map> || (ADDS_HALVES<Map> && V % 2 == 0 && IsSame<Out, T>::yes);

@@ -7,7 +7,6 @@
 #include "../block/named.cuh"
 #include "../core/copy.cuh"
 #include "../core/task.cuh"
-#include "../core/types.cuh"
 
 const int WRITE_DELAY = 2;                // rounds between a tile's folding and its writing
 const int STAGES = WRITE_DELAY + 2;       // tiles in shared memory

@@ -1,7 +1,5 @@
 // Rows of a strip of columns, on their way through shared memory.
 #pragma once
-#include "../core/copy.cuh"
-#include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "warp_share.cuh"
 

@@ -1,9 +1,7 @@
 // What runs through a scan: the state of an operator, how one element more changes it, and where segments begin.
 #pragma once
-#include "../core/line.cuh"
 #include "../core/scan_task.cuh"
 #include "../monoid/arg.cuh"
-#include "../monoid/extremes.cuh"
 #include "../monoid/logical.cuh"
 #include "../monoid/moments.cuh"
 #include "../monoid/order.cuh"

@@ -1,14 +1,8 @@
 // Scans short lines without anything passing between lanes: a lane takes whole lines of a warp's share, those that lie one after
 // another, or at any strides in small planes.
 #pragma once
-#include "../core/copy.cuh"
-#include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
-#include "column_ops.cuh"
-#include "moments_scan.cuh"
-#include "pack_scan.cuh"
 #include "reciprocal_table.cuh"
-#include "scan_state.cuh"
 #include "warp_share.cuh"
 
 // Lines one after another.

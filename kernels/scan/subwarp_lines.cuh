@@ -1,11 +1,8 @@
 // Scans lines of some hundred elements: a sub-warp takes a whole line, each lane a run of it, so that nothing passes between warps
 // and no line ends within a run. Lines may lie anywhere.
 #pragma once
-#include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "moments_scan.cuh"
-#include "pack_scan.cuh"
-#include "scan_state.cuh"
 #include "warp_share.cuh"
 
 // A line's bytes in shared memory, at the same address modulo 16 as in memory.

@@ -2,9 +2,7 @@
 // from zero, none.
 #pragma once
 #include "../core/published.cuh"
-#include "../core/scan_task.cuh"
 #include "pivoted_moments.cuh"
-#include "scan_state.cuh"
 
 const u32 SPINS = 1u << 25;  // polls, half a minute or more
 

@@ -4,8 +4,6 @@
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
-#include "../core/task.cuh"
-#include "../core/types.cuh"
 
 // Run packs a lane: odd, so that the lanes' packs lie in different banks. A pack of the largest type is 16 bytes.
 template <class In, class Out, int Run> struct WarpShare {
