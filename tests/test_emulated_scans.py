@@ -979,8 +979,8 @@ DEFECTS = {
         ("lines of tiles", "short lines"),
     ),
     "packs are shifted before the next ones are read": (
-        "}\n            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
-        "}\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
+        "});\n            __syncwarp();\n            unrolled<batch>([&](int i) {",
+        "});\n            unrolled<batch>([&](int i) {",
         ("narrow lines misaligned",),
     ),
     "a second line begins where the first one goes on": (
@@ -1149,8 +1149,8 @@ DEFECTS = {
         ("variances behind unlike counts", "means behind unlike counts"),
     ),
     "a strip's columns take each other's results": (
-        "j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];",
-        "j++) state[j] = scratch().state[slot][warp][column + j];",
+        "state[j] = scratch().state[slot][warp][column + j * ColumnStride];",
+        "state[j] = scratch().state[slot][warp][column + j];",
         ("columns from the right",),
     ),
     "lines of two planes lie evenly apart": (

@@ -62,14 +62,11 @@ struct ClusterColumnScan
     // `send`: to the other block. `receive`: from it; waits.
     GR_HD void send(ClusterMessage& to, State state, u32 number) const {
         const Exchanged<State> from(state);
-#pragma unroll
-        for (int i = 0; i < words; i++)
-            put_remote<CLUSTER_BLOCKS>(&to.words[i], (u64)number << 32 | from.words[i], 1 - rank);
+        unrolled<words>([&](int i) { put_remote<CLUSTER_BLOCKS>(&to.words[i], (u64)number << 32 | from.words[i], 1 - rank); });
     }
     static GR_HD State receive(const ClusterMessage& from, u32 number) {
         Exchanged<State> to;
-#pragma unroll
-        for (int i = 0; i < words; i++) to.words[i] = await_remote_word(&from.words[i], number);
+        unrolled<words>([&](int i) { to.words[i] = await_remote_word(&from.words[i], number); });
         return to.value;
     }
     // The state of this block's tile in a column.
@@ -124,16 +121,13 @@ struct ClusterColumnScan
         const int Count = Rows - Begin < batch ? Rows - Begin : batch;
         Pack<In, 1> from[Count], taken[Count];
         Pack<Out, 1> results[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) taken[i] = take_pack<In, 1>(at + i * step);
-#pragma unroll
-        for (int i = 0; i < Count; i++) from[i] = elements_kept.row[Begin + i];
+        unrolled<Count>([&](int i) { taken[i] = take_pack<In, 1>(at + i * step); });
+        unrolled<Count>([&](int i) { from[i] = elements_kept.row[Begin + i]; });
         scan.rows(from, results);
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             put_pack<Out, 1>(at + i * step, results[i]);
             elements_kept.row[Begin + i] = taken[i];
-        }
+        });
         if constexpr (Begin + Count < Rows) exchange_rows<Begin + Count>(at + Count * step, step, scan, elements_kept);
     }
     // All threads that scan call. The results of the tile that is in registers, if there is one, take the place of the elements of

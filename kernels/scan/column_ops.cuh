@@ -17,9 +17,7 @@ template <class Op, int V> struct AnyColumnReduce {
     ThreadReduce<Op> reduce[V];
     template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
 #pragma unroll
-        for (int i = 0; i < Count; i++)
-#pragma unroll
-            for (int j = 0; j < V; j++) reduce[j].take(from[i].at[j]);
+        for (int i = 0; i < Count; i++) unrolled<V>([&](int j) { reduce[j].take(from[i].at[j]); });
     }
     GR_HD typename Op::State state(int j) const { return reduce[j].state(); }
 };
@@ -31,8 +29,7 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     const f64* option;
     i64 index, step;  // of the next row's elements, where states keep positions
     GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options), index(0), step(0) {
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = before[j];
+        unrolled<V>([&](int j) { state[j] = before[j]; });
     }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
 #pragma unroll
@@ -56,17 +53,14 @@ template <class Map, int V> struct ShiftedColumnReduce {
     f64 sum[V];
     u32 check;
     GR_HD ShiftedColumnReduce() : check(0) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = 0;
+        unrolled<V>([&](int j) { sum[j] = 0; });
     }
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             const Pack<T, V> all = AddedPack<Map>::of(from[i]);
             check = check_finite(all, check);
-#pragma unroll
-            for (int j = 0; j < V; j++) sum[j] = add_finite(sum[j], all, j);
-        }
+            unrolled<V>([&](int j) { sum[j] = add_finite(sum[j], all, j); });
+        });
     }
     GR_HD f64 state(int j) const { return sum[j]; }
     GR_HD bool was_finite() const { return check == 0; }
@@ -77,24 +71,20 @@ template <class Map, class Emit, int V> struct ShiftedColumnScan {
     f64 sum[V];
     const f64* option;
     GR_HD ShiftedColumnScan(const f64 (&before)[V], const f64* options) : option(options) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = before[j];
+        unrolled<V>([&](int j) { sum[j] = before[j]; });
     }
     template <int Count, class Out> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) row(from[i], to[i]);
+        unrolled<Count>([&](int i) { row(from[i], to[i]); });
     }
     template <class Out> GR_HD void row(const Pack<T, V>& from, Pack<Out, V>& to) {
         static_assert(sizeof(T) == 4 || sizeof(Out) == 2, "16-bit elements have results of their own type");
         const Pack<T, V> all = AddedPack<Map>::of(from);
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = add_finite(sum[j], all, j);
+        unrolled<V>([&](int j) { sum[j] = add_finite(sum[j], all, j); });
         if constexpr (sizeof(T) == 2 && V % 2 == 0) {
 #pragma unroll
             for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
         } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = Emit::of(sum[j], option);
+            unrolled<V>([&](int j) { to.at[j] = Emit::of(sum[j], option); });
         }
     }
     GR_HD f64 after(int j) const { return sum[j]; }
@@ -110,28 +100,24 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     u32 best[words][each];
     GR_HD NarrowColumns() {
         T worst[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) worst[j] = Extreme<T, Max, SkipNan>::worst();
+        unrolled<V>([&](int j) { worst[j] = Extreme<T, Max, SkipNan>::worst(); });
         *this = NarrowColumns(worst, nullptr);
     }
     GR_HD NarrowColumns(const T (&before)[V], const f64*) {
         Pack<T, V> all;
-#pragma unroll
-        for (int j = 0; j < V; j++) all.at[j] = before[j];
-#pragma unroll
-        for (int w = 0; w < words; w++) {
+        unrolled<V>([&](int j) { all.at[j] = before[j]; });
+        unrolled<words>([&](int w) {
             const u32 word = ((const u32*)&all)[w];
             best[w][each - 1] = word;
             if (each == 2) best[w][0] = word << 8;
-        }
+        });
     }
     GR_HD void row(const Pack<T, V>& from) {
-#pragma unroll
-        for (int w = 0; w < words; w++) {
+        unrolled<words>([&](int w) {
             const u32 word = ((const u32*)&from)[w];
             best[w][each - 1] = Lane::better(best[w][each - 1], word);
             if (each == 2) best[w][0] = Lane::better(best[w][0], word << 8);
-        }
+        });
     }
     GR_HD void show(Pack<T, V>& to) const {
 #pragma unroll
@@ -139,15 +125,13 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
             ((u32*)&to)[w] = each == 2 ? __byte_perm(best[w][0], best[w][each - 1], 0x7351) : best[w][0];
     }
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) row(from[i]);
+        unrolled<Count>([&](int i) { row(from[i]); });
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             row(from[i]);
             show(to[i]);
-        }
+        });
     }
     GR_HD T state(int j) const {
         Pack<T, V> all;
@@ -166,20 +150,16 @@ template <class Op, class Emit, int V> struct RowRunColumnScan {
     };
     Run runs[V];
     GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
-#pragma unroll
-        for (int j = 0; j < V; j++) (PackScan<Op, Emit, 1>&)runs[j] = PackScan<Op, Emit, 1>(before[j], options);
+        unrolled<V>([&](int j) { (PackScan<Op, Emit, 1>&)runs[j] = PackScan<Op, Emit, 1>(before[j], options); });
     }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             Pack<In, Count> column;
             Pack<Out, Count> found;
-#pragma unroll
-            for (int i = 0; i < Count; i++) column.at[i] = from[i].at[j];
+            unrolled<Count>([&](int i) { column.at[i] = from[i].at[j]; });
             runs[j].run(column, found);
-#pragma unroll
-            for (int i = 0; i < Count; i++) to[i].at[j] = found.at[i];
-        }
+            unrolled<Count>([&](int i) { to[i].at[j] = found.at[i]; });
+        });
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
@@ -194,24 +174,21 @@ template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
     f64 mean[V], count[V], sum[V], squares[V];
     const f64* option;
     GR_HD SkippingVarianceScan(const State (&before)[V], const f64* options) : option(options) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             mean[j] = before[j].mean;
             count[j] = before[j].count;
             sum[j] = 0;
             squares[j] = before[j].m2;
-        }
+        });
     }
     GR_HD f64 spread(int j, f64 part) const {
         const f64 all = __fma_rn(-sum[j] * part, sum[j], squares[j]);
         return all < 0 ? 0 : all;
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             f64 variances[V];
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 const f64 x = cast<f64>(from[i].at[j]);
                 const bool counts = x == x;
                 mean[j] = counts && count[j] == 0 ? x : mean[j];
@@ -223,9 +200,9 @@ template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
                 f64 divisor = part;
                 if (option[0] != 0) divisor = freedom > 0 ? one_over(freedom) : option[1];
                 variances[j] = spread(j, part) * divisor;
-            }
+            });
             VarianceResults<Op, Result>::of(variances, to[i]);
-        }
+        });
     }
     GR_HD State after(int j) const {
         if (count[j] == 0) return Op::identity();
@@ -277,8 +254,7 @@ using UncheckedColumnScan = typename Conditional<ColumnReduce<Op, V>::assumes_fi
 template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* option) {
     if constexpr (ShiftedPowerSums<Op>::exists) {
         typename Op::State state[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+        unrolled<V>([&](int j) { state[j] = scan.after(j); });
         scan = Scan(state, option);
     }
 }

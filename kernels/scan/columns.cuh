@@ -179,8 +179,7 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
         Fold fold;
         walk(location, rows_of(location), stage, fold);
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = fold.state(j);
+        unrolled<V>([&](int j) { state[j] = fold.state(j); });
         if constexpr (Fold::assumes_finite) return fold.was_finite();
         return true;
     }
@@ -200,15 +199,13 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
             }
         }
         if (row_group + 1 == task.row_groups)
-#pragma unroll
-            for (int j = 0; j < V; j++) scratch().state[slot][warp][column + j * ColumnStride] = state[j];
+            unrolled<V>([&](int j) { scratch().state[slot][warp][column + j * ColumnStride] = state[j]; });
         return pending;
     }
     GR_HD void write(const TileLocation& location, u32 stage, u32 slot, PendingState pending) const {
         const u32 rows = rows_of(location);
         State state[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];
+        unrolled<V>([&](int j) { state[j] = scratch().state[slot][warp][column + j * ColumnStride]; });
         if constexpr (V == 1)
             if (task.row_groups > 1) state[0] = Op::combine(state[0], pending.before);
         if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, rows, stage, state);
@@ -302,8 +299,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
     // All lanes of a warp call.
     template <class Scan> GR_HD void run(const TileLocation& strip, State (&state)[V]) const {
         Scan scan(state, task.option);
-#pragma unroll
-        for (int i = 0; i < SERIAL_STAGES - 1; i++) fetch(strip, i, i);
+        unrolled<SERIAL_STAGES - 1>([&](int i) { fetch(strip, i, i); });
         u32 stage = 0;
         for (u64 link = 0; link < task.links; link++) {
             wait_copies<SERIAL_STAGES - 2>();
@@ -317,8 +313,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
             Strip::write_rows(tile, tile.rows, stage, scan);
             stage = (stage + 1) % SERIAL_STAGES;
         }
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+        unrolled<V>([&](int j) { state[j] = scan.after(j); });
     }
     GR_HD void scan_strip(u64 chain) const {
         const TileLocation strip = Strip::location_of(chain);
@@ -334,8 +329,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
         }
         if (!agree) run<ColumnScan<Op, Emit, V, Exclusive>>(strip, state);
         if (task.totals && has)
-#pragma unroll
-            for (int j = 0; j < V; j++) LineEnds<Op>::keep(task, strip.line + column + j, state[j]);
+            unrolled<V>([&](int j) { LineEnds<Op>::keep(task, strip.line + column + j, state[j]); });
     }
 };
 

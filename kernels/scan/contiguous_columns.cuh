@@ -75,8 +75,7 @@ struct ContiguousColumnScan
         template <int Count> GR_HD void take(const Pack<In, 1> (&rows)[Count], u8* to, i32 step_to) {
             Pack<Out, 1> results[Count];
             scan.rows(rows, results);
-#pragma unroll
-            for (int i = 0; i < Count; i++) put_pack<Out, 1>(to + i * step_to, results[i]);
+            unrolled<Count>([&](int i) { put_pack<Out, 1>(to + i * step_to, results[i]); });
         }
     };
     // Which of a lane's rows exist, the first of which is at position `first`.
@@ -86,8 +85,7 @@ struct ContiguousColumnScan
         end = end < most ? end : most;
     }
     template <int Count> static GR_HD void read(const u8*& at, i32 step, Pack<In, 1> (&rows)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) rows[i] = take_pack<In, 1>(at + i * step);
+        unrolled<Count>([&](int i) { rows[i] = take_pack<In, 1>(at + i * step); });
         at += Count * step;
     }
     template <int Count, class Visit> static GR_HD void take(Visit& visit, const u8*& at, i32 step, u8*& to, i32 step_to) {
@@ -129,8 +127,7 @@ struct ContiguousColumnScan
                     read(at, step_a, ahead);
                     visit.take(loaded, to, step_out);
                     to += batch * step_out;
-#pragma unroll
-                    for (int i = 0; i < batch; i++) loaded[i] = ahead[i];
+                    unrolled<batch>([&](int i) { loaded[i] = ahead[i]; });
                 }
                 visit.take(loaded, to, step_out);
                 to += batch * step_out;

@@ -17,8 +17,7 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
     GR_HD void take(const Pack<T, V>& pack) {
         const Pack<T, V> all = AddedPack<Map>::of(pack);
         check = check_finite(all, check);
-#pragma unroll
-        for (int j = 0; j < V; j++) sum = add_finite(sum, all, j);
+        unrolled<V>([&](int j) { sum = add_finite(sum, all, j); });
     }
     GR_HD bool was_finite() const { return check == 0; }
 };
@@ -43,7 +42,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // Rolled, lines of 4095 float32 had 1.02 of a copy and not 0.86; of strided lines three were better for float64 along [:,
     // 1:-1], 0.87 and 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11). One pack of 16-bit elements and two: a line's sums
     // of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
-    static const int unrolled = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
+    static const int unroll_packs = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
 
     const Scan& task;
     const u8 *const a, *const b;  // the warp's share of the operands
@@ -114,8 +113,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // A pack in the order of the scan, or back in the order of memory.
     template <class T> static GR_HD Pack<T, V> in_scan_order(const Pack<T, V>& pack) {
         Pack<T, V> other;
-#pragma unroll
-        for (int i = 0; i < V; i++) other.at[scan_index(i)] = pack.at[i];
+        unrolled<V>([&](int i) { other.at[scan_index(i)] = pack.at[i]; });
         return other;
     }
     template <class By> static GR_HD void run_pack(By& by, const Pack<In, V>& from, Pack<Out, V>& to) {
@@ -134,17 +132,14 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     template <int Count, class By> GR_HD void write_some(By& by, int k) const {
         Pack<In, V> from[Count];
         Pack<Out, V> to[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) from[i] = in_scan_order(pack(k + i));
-#pragma unroll
-        for (int i = 0; i < Count; i++) by.walk(from[i], to[i]);
-#pragma unroll
-        for (int i = 0; i < Count; i++) put(k + i, in_scan_order(to[i]));
+        unrolled<Count>([&](int i) { from[i] = in_scan_order(pack(k + i)); });
+        unrolled<Count>([&](int i) { by.walk(from[i], to[i]); });
+        unrolled<Count>([&](int i) { put(k + i, in_scan_order(to[i])); });
     }
     // The state of a run in which no line begins or ends, and all positions are elements.
     GR_HD Value fold_even(i64 index) const {
         ThreadReduce<Op> reduce;
-#pragma unroll unrolled
+#pragma unroll unroll_packs
         for (int k = 0; k < Run; k++) take(reduce, pack(k), index, k);
         return reduce.state();
     }
@@ -154,17 +149,17 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
     static const bool assumes_finite =
         !Exclusive && FiniteSum<Op, V>::exists && FiniteSums<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
-    static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
+    static const int unroll_finite = V > 4 ? (Strided ? 1 : Run) : 3;
     GR_HD bool fold_finite(Value& sum) const {
         FiniteSum<Op, V> all;
-#pragma unroll unrolled_finite
+#pragma unroll unroll_finite
         for (int k = 0; k < Run; k++) all.take(in_scan_order(pack(k)));
         sum = all.sum;
         return __all_sync(0xffffffffu, all.was_finite());
     }
     GR_HD void write_finite(Value value) const {
         FiniteSums<Op, Emit, V> scan(value, task.option);
-#pragma unroll unrolled_finite
+#pragma unroll unroll_finite
         for (int k = 0; k < Run; k++) write_some<1>(scan, k);
     }
     // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
@@ -177,7 +172,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         if constexpr (by_packs && ShiftedPowerSums<Op>::exists) {
             if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(fast);
         }
-#pragma unroll unrolled
+#pragma unroll unroll_packs
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = pack(k);
             Pack<Out, V> to;

@@ -27,16 +27,14 @@ template <class Op, class Emit, int V> struct ChangesOnceScan {
     GR_HD typename Op::State now() const { return state; }
     GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
         if (Op::may_change(state, from)) {
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 state = ScanStep<Op>::of(state, from.at[j]);
                 to.at[j] = Emit::of(state, option);
-            }
+            });
             return;
         }
         const typename Emit::Out result = Emit::of(state, option);
-#pragma unroll
-        for (int j = 0; j < V; j++) to.at[j] = result;
+        unrolled<V>([&](int j) { to.at[j] = result; });
     }
 };
 template <class T, class Emit, int V> struct PackScanOf<Any<T>, Emit, V> { typedef ChangesOnceScan<Any<T>, Emit, V> type; };
@@ -56,8 +54,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
     GR_HD T now() const { return Best{carry}.settle(); }
     GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
         const u32 worst = Best::place(Extreme<T, Max, SkipNan>::worst());
-#pragma unroll
-        for (int w = 0; w < (int)sizeof(T) * V / 4; w++) {
+        unrolled<(int)sizeof(T) * V / 4>([&](int w) {
             const u32 word = ((const u32*)&from)[w];
             u32& out = ((u32*)&to)[w];
             if constexpr (sizeof(T) == 2) {
@@ -70,7 +67,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
                 out = __byte_perm(Lane::better(before, even), odd, 0x7351);
                 carry = __byte_perm(odd, 0, 0x3232);
             }
-        }
+        });
     }
 };
 template <class T, bool Max, bool SkipNan, int V>
@@ -115,11 +112,10 @@ template <class Map, class Emit, int V> struct FiniteSums<Sum<Map, f64>, Emit, V
                 ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
             }
         } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 sum = add_finite(sum, all, j);
                 to.at[j] = Emit::of(sum, option);
-            }
+            });
         }
     }
 };

@@ -37,8 +37,7 @@ template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, 
     typedef Sums::State SumState;
     GR_HD ShiftedPowerSums(T first) : PivotSums(cast<f64>(first)) {}  // the sums of a lane
     template <int V> GR_HD void take(const Pack<T, V>& pack) {
-#pragma unroll
-        for (int j = 0; j < V; j++) add(cast<f64>(pack.at[j]));
+        unrolled<V>([&](int j) { add(cast<f64>(pack.at[j])); });
     }
     // Elements may be left out; none is where `is_whole` in all lanes of a warp.
     static const bool skips = SkipNan;

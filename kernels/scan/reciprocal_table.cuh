@@ -17,8 +17,7 @@ struct ReciprocalTable {
     template <class State, int V> static GR_HD bool counts_agree(const State (&before)[V], bool has) {
         const auto first = shuffle_from(0xffffffffu, before[0].count, 0, 32);
         bool alike = true;
-#pragma unroll
-        for (int j = 0; j < V; j++) alike = alike && before[j].count == first;
+        unrolled<V>([&](int j) { alike = alike && before[j].count == first; });
         return __all_sync(0xffffffffu, alike || !has);
     }
     GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer) {
@@ -45,13 +44,12 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     f64 sum[V], squares[V];  // of the tile's rows, about the mean; where not wide, squares are those of all rows
     const f64* option;
     GR_HD SerialVarianceScan(const State (&before)[V], const f64* options) : ReciprocalTable(before[0].count), option(options) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             mean[j] = before[j].mean;
             m2[j] = Mean{wide ? before[j].m2 : 0};
             sum[j] = 0;
             squares[j] = wide ? 0 : before[j].m2;
-        }
+        });
     }
     static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
     static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
@@ -62,14 +60,13 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     }
     GR_HD void settle() {
         const f64 part = one_over(count);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             const f64 shift = sum[j] * part, more = squares_about(j, shift);
             if (wide) m2[j] = shifted(m2[j], more);
             mean[j] = shifted(mean[j], shift);
             sum[j] = 0;
             squares[j] = wide ? 0 : more;
-        }
+        });
     }
     GR_HD void begin(u64 first, u32 rows, u8* table) {
         if (count > 0) settle();
@@ -77,26 +74,23 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
         if (count == 0) {
-#pragma unroll
-            for (int j = 0; j < V; j++) mean[j] = Mean{cast<f64>(from[0].at[j])};
+            unrolled<V>([&](int j) { mean[j] = Mean{cast<f64>(from[0].at[j])}; });
         } else if (wide && count < few) {
             settle();
         }
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             const Entry part = next[i];
             f64 variances[V];
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 const f64 d = (cast<f64>(from[i].at[j]) - first_of(mean[j])) - rest_of(mean[j]);
                 sum[j] += d;
                 squares[j] = __fma_rn(d, d, squares[j]);
                 const f64 all = total(m2[j], squares_about(j, sum[j] * part.count));
                 variances[j] = (!wide && all < 0 ? 0 : all) * part.freedom;
                 if (wide) to[i].at[j] = cast<Result>(Op::spread(variances[j]));
-            }
+            });
             if (!wide) VarianceResults<Op, Result>::of(variances, to[i]);
-        }
+        });
         pass(Count);
     }
     GR_HD State after(int j) const {
@@ -109,20 +103,17 @@ template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable 
     typedef Averaged<f64> State;
     f64 sum[V];
     GR_HD SerialMeanScan(const State (&before)[V], const f64*) : ReciprocalTable((f64)before[0].count) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = before[j].sum;
+        unrolled<V>([&](int j) { sum[j] = before[j].sum; });
     }
     GR_HD void begin(u64 first, u32 rows, u8* table) { fill(first, rows, table, 0); }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             const f64 part = next[i].count;
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 add(sum[j], cast<f64>(from[i].at[j]));
                 to[i].at[j] = cast<Result>(sum[j] * part);
-            }
-        }
+            });
+        });
         pass(Count);
     }
     GR_HD State after(int j) const { return {sum[j], (i64)count}; }

@@ -254,15 +254,14 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         const Pack<In, Count> from = take<Count>(stage, place);
         const CountReciprocal* const part = parts();
         f64 variances[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             const int j = Reverse ? Count - 1 - i : i;
             const CountReciprocal with = part[Ends ? number : number + i];
             if (Ends && number == 0) by = WholeLine(from.at[j]);
             by.take(from.at[j]);
             variances[j] = by.variance(with.count, with.part);
             if (Ends && ++number == (u32)task.length) number = 0;
-        }
+        });
         if (!Ends && (number += Count) == (u32)task.length) number = 0;
         Pack<Out, Count> to;
         VarianceResults<Op, Out>::of(variances, to);
@@ -472,12 +471,10 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
 #pragma unroll 1
         for (; left >= batch; left -= batch) {
             Pack<In, 1> rows[batch];
-#pragma unroll
-            for (int i = 0; i < batch; i++) rows[i] = take_pack<In, 1>(from + i * step);
+            unrolled<batch>([&](int i) { rows[i] = take_pack<In, 1>(from + i * step); });
             Pack<Out, 1> found[batch];
             scan.rows(rows, found);
-#pragma unroll
-            for (int i = 0; i < batch; i++) put_pack<Out, 1>(to + i * step_out, found[i]);
+            unrolled<batch>([&](int i) { put_pack<Out, 1>(to + i * step_out, found[i]); });
             from += batch * step;
             to += batch * step_out;
         }

@@ -7,12 +7,9 @@
 template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
     const u32 all[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
     u32 pairs[6], words[5], out[4];
-#pragma unroll
-    for (int i = 0; i < 6; i++) pairs[i] = by & 8 ? all[i + 2] : all[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++) words[i] = by & 4 ? pairs[i + 1] : pairs[i];
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[i] = Size >= 4 ? words[i] : (u32)((words[i] | (u64)words[i + 1] << 32) >> (by % 4 * 8));
+    unrolled<6>([&](int i) { pairs[i] = by & 8 ? all[i + 2] : all[i]; });
+    unrolled<5>([&](int i) { words[i] = by & 4 ? pairs[i + 1] : pairs[i]; });
+    unrolled<4>([&](int i) { out[i] = Size >= 4 ? words[i] : (u32)((words[i] | (u64)words[i + 1] << 32) >> (by % 4 * 8)); });
     return make_uint4(out[0], out[1], out[2], out[3]);
 }
 
@@ -69,12 +66,11 @@ template <int Elements, int Size> struct ContiguousSpan {
     GR_HD void fetch(u8* to) const {
         const int lane = threadIdx.x % 32;
         const u8* from = base + lane * 16;
-#pragma unroll
-        for (int k = 0; k < (packs + 31) / 32; k++) {
+        unrolled<(packs + 31) / 32>([&](int k) {
             const int pack = k * 32 + lane;
             if ((packs % 32 == 0 || pack < packs) && (pack > 0 || phase == 0)) copy_async(to + pack * 16, from);
             from += 32 * 16;
-        }
+        });
         if (phase == 0 || lane >= each) return;
         const u32 byte = lane * Size;  // in a pack: elements of the first, and of the one behind the last
         const u8* source = base + byte + (byte >= phase ? 0 : packs * 16);
@@ -90,18 +86,16 @@ template <int Elements, int Size> struct ContiguousSpan {
 #pragma unroll 1
         for (int round = 0; round < rounds; round += batch) {
             uint4 one[batch], two[batch];
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
+            unrolled<batch>([&](int i) {
                 const int pack = (round + i) * 32 + lane;
                 one[i] = at[pack < packs ? pack : 0];
                 two[i] = pack + 1 < packs ? at[pack + 1] : first;
-            }
+            });
             __syncwarp();
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
+            unrolled<batch>([&](int i) {
                 const int pack = (round + i) * 32 + lane;
                 if (pack < packs) at[pack] = shifted<Size>(one[i], two[i], phase);
-            }
+            });
         }
         __syncwarp();
     }
@@ -148,17 +142,15 @@ template <int Elements, int Size> struct SteppedSpan {
 #pragma unroll 2
         for (int pack = lane; pack < packs; pack += 32, from += 32 * 16 * Apart) {
             u32 words[4 * Apart];
-#pragma unroll
-            for (int i = 0; i < Apart; i++) {
+            unrolled<Apart>([&](int i) {
                 const uint4 four = *(const uint4*)(from + 16 * i);
                 words[4 * i] = four.x;
                 words[4 * i + 1] = four.y;
                 words[4 * i + 2] = four.z;
                 words[4 * i + 3] = four.w;
-            }
+            });
             u32 out[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) out[i] = picked<Size, Apart, Offset>(words + i * Apart);
+            unrolled<4>([&](int i) { out[i] = picked<Size, Apart, Offset>(words + i * Apart); });
             *(uint4*)(to + pack * 16) = make_uint4(out[0], out[1], out[2], out[3]);
         }
     }
@@ -236,9 +228,7 @@ template <int Unit, class Units> GR_HD void fetch_each(const Units& units, UnitC
             else words[i] = *(const W*)cursor.next();
         }
         if constexpr (Unit < 4)
-#pragma unroll
-            for (int i = 0; i < batch; i++)
-                if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i];
+            unrolled<batch>([&](int i) { if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i]; });
     }
 }
 

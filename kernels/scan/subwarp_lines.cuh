@@ -106,23 +106,19 @@ struct SubwarpLineScan : ShareWork<Warps> {
     template <int Count> GR_HD Pack<In, Count> take(const u8* a, const u8* b, u32 at) const {
         const u32 first = Reverse ? length - Count - at : at;
         Pack<In, Count> from;
-#pragma unroll
-        for (int i = 0; i < Count / V; i++) {
+        unrolled<Count / V>([&](int i) {
             const Pack<In, V> pack = PackReader<In, V>::of(a, b, (int)(first + i * V));
-#pragma unroll
-            for (int j = 0; j < V; j++) from.at[Reverse ? Count - 1 - i * V - j : i * V + j] = pack.at[j];
-        }
+            unrolled<V>([&](int j) { from.at[Reverse ? Count - 1 - i * V - j : i * V + j] = pack.at[j]; });
+        });
         return from;
     }
     template <int Count> GR_HD void put(u8* out, u32 at, const Pack<Out, Count>& to) const {
         const u32 first = Reverse ? length - Count - at : at;
-#pragma unroll
-        for (int i = 0; i < Count / V; i++) {
+        unrolled<Count / V>([&](int i) {
             Pack<Out, V> pack;
-#pragma unroll
-            for (int j = 0; j < V; j++) pack.at[j] = to.at[Reverse ? Count - 1 - i * V - j : i * V + j];
+            unrolled<V>([&](int j) { pack.at[j] = to.at[Reverse ? Count - 1 - i * V - j : i * V + j]; });
             put_pack<Out, V>(out + (first + i * V) * size_out, pack);
-        }
+        });
     }
     GR_HD Out one(State& state, const In& x) const { return scan_one<Op, Emit, Exclusive>(state, x, task.option); }
     typedef WholeLineVariance<Op, Emit> WholeLine;
@@ -144,12 +140,11 @@ struct SubwarpLineScan : ShareWork<Warps> {
     GR_HD void write_whole_line(WholeLine& by, f64& count, const f64* part, const u8* a, const u8* b, u8* out, u32 k) const {
         const Pack<In, Count> from = take<Count>(a, b, k);
         f64 variances[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             by.take(from.at[i]);
             count += 1;
             variances[i] = by.variance(count, part[i * Lanes]);
-        }
+        });
         Pack<Out, Count> to;
         VarianceResults<Op, Out>::of(variances, to);
         put<Count>(out, k, to);
@@ -161,8 +156,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
 #pragma unroll 2
         for (; k + N <= end; k += N) {
             const Pack<In, N> from = take<N>(a, b, k);
-#pragma unroll
-            for (int i = 0; i < N; i++) by.take(from.at[i]);
+            unrolled<N>([&](int i) { by.take(from.at[i]); });
         }
         if constexpr (V == 1)
             for (; k < end; k++) by.take(take<1>(a, b, k).at[0]);
@@ -210,8 +204,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
             if constexpr (by_packs) {
                 by.run(from, to);
             } else {
-#pragma unroll
-                for (int i = 0; i < N; i++) to.at[i] = one(state, from.at[i]);
+                unrolled<N>([&](int i) { to.at[i] = one(state, from.at[i]); });
             }
             put<N>(out, k, to);
         }

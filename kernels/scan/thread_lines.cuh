@@ -24,11 +24,9 @@ GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const
         if (Whole || i + Together <= left) {
             From from[Together];
             To to[Together];
-#pragma unroll
-            for (int k = 0; k < Together; k++) from[k] = batch[i + k];
+            unrolled<Together>([&](int k) { from[k] = batch[i + k]; });
             scan.rows(from, to);
-#pragma unroll
-            for (int k = 0; k < Together; k++) put(i + k, to[k]);
+            unrolled<Together>([&](int k) { put(i + k, to[k]); });
         } else {
 #pragma unroll
             for (int k = 0; k < Together - 1; k++) {
@@ -78,26 +76,22 @@ struct ThreadColumnScan {
 #pragma unroll
         for (int g = 0; g < Groups; g++) {
             if (!has<Whole>(g)) {
-#pragma unroll
-                for (int j = 0; j < Vector; j++) row.at[g * Vector + j] = In();
+                unrolled<Vector>([&](int j) { row.at[g * Vector + j] = In(); });
                 continue;
             }
             const i64 at = g * 32 * Vector;
             const auto pack = Reader<In>::template load<Vector>(a + at * unit_a(), b + at * unit_b());
-#pragma unroll
-            for (int j = 0; j < Vector; j++) row.at[g * Vector + j] = pack.at[j];
+            unrolled<Vector>([&](int j) { row.at[g * Vector + j] = pack.at[j]; });
         }
         a += task.step_a;
         b += task.step_b;
     }
     template <bool Whole> GR_HD void store(const Pack<Out, columns>& row) {
-#pragma unroll
-        for (int g = 0; g < Groups; g++) {
+        unrolled<Groups>([&](int g) {
             Pack<Out, Vector> pack;
-#pragma unroll
-            for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
+            unrolled<Vector>([&](int j) { pack.at[j] = row.at[g * Vector + j]; });
             if (has<Whole>(g)) store_pack_streaming<Out, Vector>((Out*)out + g * 32 * Vector, pack);
-        }
+        });
         out += task.step_out;
     }
     // Rows, or with Last what is left of them, all of which are loaded before the first is scanned.
@@ -124,8 +118,7 @@ struct ThreadColumnScan {
     // All lanes of a warp call. Shared memory: an Entry for each element of a line and each warp, where counts have a table.
     template <bool Whole> GR_HD void run() {
         State state[columns];
-#pragma unroll
-        for (int j = 0; j < columns; j++) state[j] = before<Whole>(j, j > 0 ? state[0] : Op::identity());
+        unrolled<columns>([&](int j) { state[j] = before<Whole>(j, j > 0 ? state[0] : Op::identity()); });
         if constexpr (Tables::uses_table) {
             if (!task.carry || ReciprocalTable::counts_agree(state, has<Whole>(0))) {
                 typename Tables::EqualCounts scan(state, task.option);

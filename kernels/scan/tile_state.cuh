@@ -85,8 +85,7 @@ template <class Published> struct PolledTileState {
     static const int count = sizeof(Published::at) / 8;
     u64 words[count];
     GR_HD void clear() {
-#pragma unroll
-        for (int i = 0; i < count; i++) words[i] = 0;
+        unrolled<count>([&](int i) { words[i] = 0; });
     }
     // Reads the tile state where `wanted`.
     GR_HD void poll(const Published* published, bool wanted) {
@@ -107,7 +106,6 @@ GR_HD void await_polled(const u32* ticket, PolledTileState<Published> (&polled)[
             if (polled[i].is_published()) wanted &= ~(1u << i);
         if (!__any_sync(0xffffffffu, wanted)) return;
         if (spins % SPINS == 0) spins = keep_waiting(ticket, spins);
-#pragma unroll
-        for (int i = 0; i < Count; i++) polled[i].poll(at(i), wanted >> i & 1);
+        unrolled<Count>([&](int i) { polled[i].poll(at(i), wanted >> i & 1); });
     }
 }

@@ -101,11 +101,10 @@ template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
     u64 share = (u64)blockIdx.x * Work::warps + threadIdx.x / 32;
     u32 stage = 0;
     const int ahead = Work::ahead;
-#pragma unroll
-    for (int i = 0; i < ahead; i++) {
+    unrolled<ahead>([&](int i) {
         if (share + i * all < shares) work.fetch(share + i * all, i);
         commit_copies();
-    }
+    });
     for (; share < shares; share += all) {
         const u32 behind = stage == 0 ? ahead : stage - 1;  // the stage that was drained last
         if (share + ahead * all < shares) work.fetch(share + ahead * all, behind);
