@@ -77,7 +77,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     GR_HD Pack<In, V> pack(int k) const { return PackReader<In, V>::of(a, b, pack_of(k)); }
     typedef PackScan<Op, Emit, V> Fast;
     static const bool by_packs = !Exclusive && Fast::exists;
-    template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
+    template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan<Op, Emit, Exclusive>>::type;
 
     // A pack's element number i in the order of the scan.
     GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }

@@ -339,6 +339,7 @@ struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root
     static const bool exists = FewDigits<T>::yes;
     GR_HD WholeLineVariance() : PivotSums(0) {}
     GR_HD explicit WholeLineVariance(T first) : PivotSums(cast<f64>(first)) {}
+    using PivotSums::take;
     GR_HD void take(T x) { add(cast<f64>(x)); }
     GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
     GR_HD Moments2<MeanOf<T>> state(u32 count) const {

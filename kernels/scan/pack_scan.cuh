@@ -10,9 +10,19 @@ struct NoPackScan { static const bool exists = false; };
 template <class Op, class Emit, int V> struct PackScanOf { typedef NoPackScan type; };
 template <class Op, class Emit, int V> using PackScan = typename PackScanOf<Op, Emit, V>::type;
 
-// Has its place where elements are taken one by one.
-struct ElementwiseScan {
-    template <class State> GR_HD ElementwiseScan(const State&, const f64*) {}
+// The same element by element, with Reverse from a pack's last one on.
+template <class Op, class Emit, bool Exclusive, bool Reverse = false> struct ElementwiseScan {
+    typename Op::State state;
+    const f64* option;
+    GR_HD ElementwiseScan(const typename Op::State& before, const f64* options) : state(before), option(options) {}
+    GR_HD typename Op::State now() const { return state; }
+    template <int V> GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            const int j = Reverse ? V - 1 - i : i;
+            to.at[j] = scan_one<Op, Emit, Exclusive>(state, from.at[j], option);
+        }
+    }
 };
 template <bool First, class A, class B> struct Conditional { typedef A type; };
 template <class A, class B> struct Conditional<false, A, B> { typedef B type; };

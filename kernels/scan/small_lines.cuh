@@ -115,7 +115,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     static const int N = V > 1 ? V : 4;
     typedef PackScan<Op, Emit, N> Packs;
     static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !ShiftedPowerSums<Op>::skips;
-    typedef typename Conditional<by_packs, Packs, ElementwiseScan>::type By;
+    typedef typename Conditional<by_packs, Packs, ElementwiseScan<Op, Emit, Exclusive, Reverse>>::type By;
     // This lane's elements from one on.
     template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
         Pack<In, Count> from;
@@ -143,12 +143,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
         const Pack<In, N> from = take<N>(stage, place);
         Pack<Out, N> to;
-        if constexpr (by_packs) {
-            by.run(from, to);
-        } else {
-#pragma unroll
-            for (int i = 0; i < N; i++) to.at[Reverse ? N - 1 - i : i] = one(walk, from.at[Reverse ? N - 1 - i : i]);
-        }
+        by.run(from, to);
         put<N>(stage, place, to);
         walk.left -= N;
     }
@@ -185,10 +180,10 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
                 take_on(walk, by, stage, Reverse ? elements - N - at : at);
                 at += N;
                 if (walk.left > 0) continue;
-                if constexpr (by_packs) walk.state = by.now();
+                walk.state = by.now();
                 end_line(walk, first, each);
             } else {
-                if constexpr (by_packs) walk.state = by.now();
+                walk.state = by.now();
                 take_ends(walk, stage, Reverse ? elements - V - at : at, first);
                 at += V;
             }
