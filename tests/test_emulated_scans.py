@@ -818,7 +818,7 @@ DEFECTS = {
         ("deviations with an outlier",),
     ),
     "what is left out counts": ("__all_sync(0xffffffffu, fold.is_whole())", "true", ("variances of numbers",)),
-    "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by sub-warps",)),
+    "lanes divide by the first one's counts": ("parts() + place);", "parts());", ("variances by sub-warps",)),
     "counts of a line go on in the next": (
         "if (Ends && ++number == (u32)task.length) number = 0;",
         "if (Ends) number = (number + 1) % 2;",

@@ -79,47 +79,40 @@ struct ContiguousTile : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWar
     }
     GR_HD bool is_inner(const TileLocation& location) const { return location.low == 0 && location.high == elements(); }
 
-    // All threads of a warp group call. Each fetches the packs of 16 bytes that it drains.
-    GR_HD void fetch(const TileLocation& location, u32 stage) const {
-        u8* const to = tile(stage);
-        const u32 bytes = (warp_group + 1) * share() * (u32)sizeof(In);
-        const u32 mine = warp_group * share() * (u32)sizeof(In) + group_thread * 16;
-        const u32 begin = location.low * (u32)sizeof(In), end = location.high * (u32)sizeof(In);
+    // All threads of a warp group call, for the packs of 16 bytes of its share. Calls whole(byte) for each pack of a thread where all
+    // positions are elements, else part(byte, begin, end), which are those that are.
+    template <class Whole, class Part>
+    GR_HD void each_pack(const TileLocation& location, u32 size, const Whole& whole, const Part& part) const {
+        const u32 bytes = (warp_group + 1) * share() * size, mine = warp_group * share() * size + group_thread * 16;
         if (is_inner(location)) {
 #pragma unroll 4
-            for (u32 at = mine; at < bytes; at += lanes * 16) copy_async(to + at, location.a + at);
+            for (u32 at = mine; at < bytes; at += lanes * 16) whole(at);
             return;
         }
 #pragma unroll 1
-        for (u32 at = mine; at < bytes; at += lanes * 16) {
-            if (at >= begin) {
-                copy_async_part(to + at, location.a + at, at + 16 <= end ? 16 : at < end ? end - at : 0);
-                continue;
-            }
+        for (u32 at = mine; at < bytes; at += lanes * 16) part(at, location.low * size, location.high * size);
+    }
+    static GR_HD void copy_bytes(u8* to, const u8* from, u32 at, u32 begin, u32 end) {
 #pragma unroll 1
-            for (u32 byte = at; byte < at + 16; byte++)
-                if (byte >= begin && byte < end) to[byte] = location.a[byte];
-        }
+        for (u32 byte = at; byte < at + 16; byte++)
+            if (byte >= begin && byte < end) to[byte] = from[byte];
+    }
+    // Each thread fetches the packs that it drains.
+    GR_HD void fetch(const TileLocation& location, u32 stage) const {
+        u8* const to = tile(stage);
+        const u8* const from = location.a;
+        each_pack(location, sizeof(In), [&](u32 at) { copy_async(to + at, from + at); }, [&](u32 at, u32 begin, u32 end) {
+            if (at >= begin) copy_async_part(to + at, from + at, at + 16 <= end ? 16 : at < end ? end - at : 0);
+            else copy_bytes(to, from, at, begin, end);
+        });
     }
     GR_HD void drain(const TileLocation& location, u32 stage) const {
         const u8* const from = results(stage);
-        const u32 bytes = (warp_group + 1) * share() * (u32)sizeof(Out);
-        const u32 mine = warp_group * share() * (u32)sizeof(Out) + group_thread * 16;
-        const u32 begin = location.low * (u32)sizeof(Out), end = location.high * (u32)sizeof(Out);
-        if (is_inner(location)) {
-#pragma unroll 4
-            for (u32 at = mine; at < bytes; at += lanes * 16)
-                __stcs((uint4*)(location.out + at), *(const uint4*)(from + at));
-            return;
-        }
-#pragma unroll 1
-        for (u32 at = mine; at < bytes; at += lanes * 16) {
-            if (at >= begin && at + 16 <= end) __stcs((uint4*)(location.out + at), *(const uint4*)(from + at));
-            else
-#pragma unroll 1
-                for (u32 byte = at; byte < at + 16; byte++)
-                    if (byte >= begin && byte < end) location.out[byte] = from[byte];
-        }
+        const auto whole = [&](u32 at) { __stcs((uint4*)(location.out + at), *(const uint4*)(from + at)); };
+        each_pack(location, sizeof(Out), whole, [&](u32 at, u32 begin, u32 end) {
+            if (at >= begin && at + 16 <= end) whole(at);
+            else copy_bytes(location.out, from, at, begin, end);
+        });
     }
 
     // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which
