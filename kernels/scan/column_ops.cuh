@@ -163,9 +163,10 @@ template <class Op, class Emit, int V> struct RowRunColumnScan {
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
-template <class Op, class Emit, int V>
-using MomentsColumnScan = typename Conditional<PackScan<Op, Emit, 1>::exists && !ShiftedPowerSums<Op>::skips,
-                                               RowRunColumnScan<Op, Emit, V>, AnyColumnScan<Op, Emit, V, false>>::type;
+// Operators that are faster where several rows are scanned together.
+template <class Op> struct ScansRowRuns { static const bool yes = false; };
+template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
+template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true; };
 
 // Variances of few digits where elements may be left out: sums about the mean of what comes before, or the first element, with a
 // count for each column.
@@ -210,13 +211,12 @@ template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
         return {count[j], __fma_rn(sum[j], part, mean[j]), spread(j, part)};
     }
 };
-template <class T, class Op, class Result, int V>
-using SkippingScan = typename Conditional<(FewDigits<T>::yes && sizeof(Result) <= 4), SkippingVarianceScan<T, Op, Result, V>,
-                                          AnyColumnScan<Op, Final<Op, Result>, V, false>>::type;
 
 // Which of these an operator takes.
 template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
-template <class Op, class Emit, int V, bool Exclusive> struct ColumnScanOf { typedef AnyColumnScan<Op, Emit, V, Exclusive> type; };
+template <class Op, class Emit, int V, bool Exclusive> struct ColumnScanOf
+    : Conditional<!Exclusive && ScansRowRuns<Op>::yes && PackScan<Op, Emit, 1>::exists, RowRunColumnScan<Op, Emit, V>,
+                  AnyColumnScan<Op, Emit, V, Exclusive>> {};
 template <class Op, class Emit, int V, bool Exclusive> using ColumnScan = typename ColumnScanOf<Op, Emit, V, Exclusive>::type;
 // By words only where a lane's columns fill whole ones.
 template <class T, int V> constexpr bool FILLS_WORDS = sizeof(T) <= 2 && V * sizeof(T) % 4 == 0;
@@ -235,17 +235,10 @@ struct ColumnScanOf<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>
     : Conditional<ADDS_HALVES<Map> && IsSame<Result, typename Map::In>::yes,
                   ShiftedColumnScan<Map, Final<Sum<Map, f64>, Result>, V>,
                   AnyColumnScan<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>> {};
-template <class Map, class A, class Result, int V> struct ColumnScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V, false> {
-    typedef MomentsColumnScan<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> type;
-};
 template <class T, bool Root, class Result, int V>
-struct ColumnScanOf<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V, false> {
-    typedef MomentsColumnScan<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V> type;
-};
-template <class T, bool Root, class Result, int V>
-struct ColumnScanOf<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false> {
-    typedef SkippingScan<T, Variance<T, true, Root>, Result, V> type;
-};
+struct ColumnScanOf<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false>
+    : Conditional<FewDigits<T>::yes && sizeof(Result) <= 4, SkippingVarianceScan<T, Variance<T, true, Root>, Result, V>,
+                  AnyColumnScan<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false>> {};
 // Of kernels that fold nothing before: none that assumes finite elements, which could not be checked.
 template <class Op, class Emit, int V, bool Exclusive>
 using UncheckedColumnScan = typename Conditional<ColumnReduce<Op, V>::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
@@ -273,7 +266,3 @@ template <class Map, class Emit, int V, bool Exclusive> struct ShiftedColumnOps<
     typedef typename Conditional<ADDS_FLOATS<Map> && !Exclusive, ShiftedColumnScan<Map, Emit, V>,
                                  ColumnScan<Op, Emit, V, Exclusive>>::type Scan;
 };
-// Operators that are faster where several rows are scanned together.
-template <class Op> struct ScansRowRuns { static const bool yes = false; };
-template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
-template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true; };

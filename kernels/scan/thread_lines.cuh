@@ -87,11 +87,13 @@ struct ThreadColumnScan {
         b += task.step_b;
     }
     template <bool Whole> GR_HD void store(const Pack<Out, columns>& row) {
-        unrolled<Groups>([&](int g) {
+#pragma unroll
+        for (int g = 0; g < Groups; g++) {
             Pack<Out, Vector> pack;
-            unrolled<Vector>([&](int j) { pack.at[j] = row.at[g * Vector + j]; });
+#pragma unroll
+            for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
             if (has<Whole>(g)) store_pack_streaming<Out, Vector>((Out*)out + g * 32 * Vector, pack);
-        });
+        }
         out += task.step_out;
     }
     // Rows, or with Last what is left of them, all of which are loaded before the first is scanned.
