@@ -31,7 +31,7 @@ from .scan_task import (
 )
 
 LINE = 128  # bytes of a line of memory
-SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
+SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_columns.cuh)
 
 
 class Cut(NamedTuple):
