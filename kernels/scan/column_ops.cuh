@@ -52,9 +52,7 @@ template <class Map, int V> struct ShiftedColumnReduce {
     static const bool assumes_finite = true;
     f64 sum[V];
     u32 check;
-    GR_HD ShiftedColumnReduce() : check(0) {
-        unrolled<V>([&](int j) { sum[j] = 0; });
-    }
+    GR_HD ShiftedColumnReduce() : check(0) { unrolled<V>([&](int j) { sum[j] = 0; }); }
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
         unrolled<Count>([&](int i) {
             const Pack<T, V> all = AddedPack<Map>::of(from[i]);
@@ -124,9 +122,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
         for (int w = 0; w < words; w++)
             ((u32*)&to)[w] = each == 2 ? __byte_perm(best[w][0], best[w][each - 1], 0x7351) : best[w][0];
     }
-    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
-        unrolled<Count>([&](int i) { row(from[i]); });
-    }
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) { unrolled<Count>([&](int i) { row(from[i]); }); }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {
         unrolled<Count>([&](int i) {
             row(from[i]);

@@ -47,9 +47,7 @@ GR_HD u32 times_zero(u32 word, u32 sum, bfloat16) {
     return sum | ((word & 0x7f80u) == 0x7f80u) | ((word & 0x7f800000u) == 0x7f800000u);
 #endif
 }
-GR_HD u32 times_zero(u32 word, u32 sum, f32) {
-    return bit_cast<u32>(bit_cast<f32>(word) * 0.0f + bit_cast<f32>(sum));
-}
+GR_HD u32 times_zero(u32 word, u32 sum, f32) { return bit_cast<u32>(bit_cast<f32>(word) * 0.0f + bit_cast<f32>(sum)); }
 template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum) {
     if constexpr (V * sizeof(T) % 4 == 0) {
         unrolled<V * (int)sizeof(T) / 4>([&](int w) { sum = times_zero(((const u32*)&pack)[w], sum, T()); });

@@ -84,9 +84,7 @@ template <class State, int Align = (sizeof(State) <= 8 ? 8 : 16)> struct __align
 template <class Published> struct PolledTileState {
     static const int count = sizeof(Published::at) / 8;
     u64 words[count];
-    GR_HD void clear() {
-        unrolled<count>([&](int i) { words[i] = 0; });
-    }
+    GR_HD void clear() { unrolled<count>([&](int i) { words[i] = 0; }); }
     // Reads the tile state where `wanted`.
     GR_HD void poll(const Published* published, bool wanted) {
 #pragma unroll
