@@ -969,8 +969,8 @@ DEFECTS = {
         ("odd lines by sub-warps", "narrow lines by sub-warps"),
     ),
     "only a line's first end in a run is seen": (
-        "begin = run - (behind - more * length);",
-        "begin = run - behind;",
+        "elements.begin = elements.end - (behind - more * length);",
+        "elements.begin = elements.end - behind;",
         ("lines shorter than a run",),
     ),
     "a line that ends goes on": (

@@ -111,7 +111,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             if constexpr (Lines) return Running::of(warp_scan<Op, 32>(own), false);
             state = Running::of(own, false);
         } else {
-            state = Lines && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
+            state = run.fold_ends(at, run.elements_of(first));
         }
         return scan_warp_states<Op, Running>(state);
     }
@@ -140,9 +140,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             }
         }
         if (even) return run.write_even(value, at.index);
-        if constexpr (Lines)
-            if (is_inner(first)) return run.write_ends(at, value);
-        run.write_part(first, at, value);
+        run.write_ends(at, run.elements_of(first), value);
     }
 
     // Positions without elements before the first element in the order of the scan.
