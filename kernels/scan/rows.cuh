@@ -166,10 +166,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const bool even = is_even(first, at);
         if constexpr (by_power_sums) {
             if (even) {
-                const In* share = (const In*)share_a(stage);
                 ShiftedPowerSums<Op> fold(first_element(stage));
 #pragma unroll 3
-                for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
+                for (int k = 0; k < Run; k++) fold.take(lane_run(stage).pack(k));
                 const typename ShiftedPowerSums<Op>::SumState through = fold.through();
                 const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
                 if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;

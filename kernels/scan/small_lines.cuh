@@ -76,10 +76,9 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     static GR_HD void fetch(const RunLayout& runs, u8* to, const u8* from, u32 count) {
         const u32 whole = count / 16 * 16;
         runs.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
-        const u32 rest = whole + lane_of(), run = rest / runs.run;  // bytes of the last share
+        const u32 rest = whole + threadIdx.x % 32, run = rest / runs.run;  // bytes of the last share
         if (rest < count) to[rest ^ runs.swizzle(run)] = from[rest];
     }
-    static GR_HD u32 lane_of() { return threadIdx.x % 32; }
     GR_HD void fetch(u64 share, u32 stage) const {
         fetch(runs_a, share_a(stage), task.a + first_of(share) * size_a, count_of(share) * size_a);
         if constexpr (size_b > 0) fetch(runs_b, share_b(stage), task.b + first_of(share) * size_b, count_of(share) * size_b);
