@@ -259,10 +259,8 @@ GR_HD typename Op::State scan_by_warp(const Scan& task, const StridedLine<typena
 #pragma unroll
         for (int i = 0; i < Batch; i++) {
             if (first + i >= part.end) break;
-            const State with = ScanStep<Op>::of(state, batch[i], index_of(task, first + i));
             store_streaming((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
-                       Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i]) : with, task.option));
-            state = with;
+                            scan_one<Op, Emit, Exclusive>(state, batch[i], task.option, index_of(task, first + i)));
         }
         before = Op::combine(before, shuffle_from(0xffffffffu, through, 31, 32));
     }
