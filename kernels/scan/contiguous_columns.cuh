@@ -89,8 +89,8 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
     }
     GR_HD bool is_inner(const TileLocation& location) const { return location.low == 0 && location.high == elements(); }
 
-    // All threads of a warp group call, for the packs of 16 bytes of its share. Calls whole(byte) for each pack of a thread where all
-    // positions are elements, else part(byte, begin, end), which are those that are.
+    // All threads of a warp group call. For each pack of 16 bytes that a thread has of the group's share: whole(byte) where all of a
+    // tile's positions are elements, else part(byte, begin, end), bytes from `begin` to below `end` being of elements.
     template <class Whole, class Part>
     GR_HD void each_pack(const TileLocation& location, u32 size, const Whole& whole, const Part& part) const {
         const u32 bytes = (warp_group + 1) * share() * size, mine = warp_group * share() * size + group_thread * 16;

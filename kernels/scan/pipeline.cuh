@@ -167,6 +167,7 @@ template <class Work> struct Pipeline {
     }
 };
 
+// All threads of a block call, of as many blocks as there are.
 template <class Work> GR_HD void run_tiles(const typename Work::Task& task) {
     const Work work(task);
     work.begin();

@@ -66,7 +66,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
     u8* const stages;                             // of this warp
     GR_HD SubwarpLineScan(const Scan& scan)
         : task(scan), subwarp(threadIdx.x % 32 / Lanes), place(threadIdx.x % Lanes), length((u32)scan.length),
-          begin(place * (u32)scan.parts), 
+          begin(place * (u32)scan.parts),
           count(begin < length ? length - begin < scan.parts ? length - begin : (u32)scan.parts : 0),
           stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * stage_bytes() + subwarps * (u32)scan.unit_out)) {}
 
