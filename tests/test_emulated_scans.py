@@ -778,7 +778,7 @@ DEFECTS = {
         ("sums of halves", "sums of halves in lines"),
     ),
     "packs misaligned are taken for straight": (
-        "if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);",
+        "if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);",
         "",
         ("sums misaligned", "sums from the end misaligned"),
     ),
@@ -818,7 +818,7 @@ DEFECTS = {
         ("deviations with an outlier",),
     ),
     "what is left out counts": ("__all_sync(0xffffffffu, fold.is_whole())", "true", ("variances of numbers",)),
-    "lanes divide by the first one's counts": ("parts() + place;", "parts();", ("variances by sub-warps",)),
+    "lanes divide by the first one's counts": ("parts() + place);", "parts());", ("variances by sub-warps",)),
     "counts of a line go on in the next": (
         "if (Ends && ++number == (u32)task.length) number = 0;",
         "if (Ends) number = (number + 1) % 2;",
@@ -969,8 +969,8 @@ DEFECTS = {
         ("odd lines by sub-warps", "narrow lines by sub-warps"),
     ),
     "only a line's first end in a run is seen": (
-        "begin = run - (behind - more * length);",
-        "begin = run - behind;",
+        "elements.begin = elements.end - (behind - more * length);",
+        "elements.begin = elements.end - behind;",
         ("lines shorter than a run",),
     ),
     "a line that ends goes on": (
@@ -979,12 +979,12 @@ DEFECTS = {
         ("lines of tiles", "short lines"),
     ),
     "packs are shifted before the next ones are read": (
-        "}\n            __syncwarp();\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
-        "}\n#pragma unroll\n            for (int i = 0; i < batch; i++) {",
+        "});\n            __syncwarp();\n            unrolled<batch>([&](int i) {",
+        "});\n            unrolled<batch>([&](int i) {",
         ("narrow lines misaligned",),
     ),
     "a second line begins where the first one goes on": (
-        "pitch_a = next.a - here.a;",
+        "pitch = {next.a - here.a, next.b - here.b, next.c - here.c};",
         "",
         ("lines whose ends differ", "halves whose ends differ", "bytes apart whose ends differ"),
     ),
@@ -1054,18 +1054,17 @@ DEFECTS = {
         ("contiguous columns of a warp in order",),
     ),
     "what blocks of a cluster send is taken before it is there": (
-        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
-        "to.words[i] = (u32)in[away - 1][place].words[i];",
+        "to.words[i] = await_remote_word(&from.words[i], number);",
+        "to.words[i] = (u32)from.words[i];",
         ("clusters", "clusters of many columns"),
     ),
     "one word of a state is awaited for both": (
-        "to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);",
-        "to.words[i] = i ? (u32)in[away - 1][place].words[i]"
-        " : await_remote_word(&in[away - 1][place].words[i], number);",
+        "to.words[i] = await_remote_word(&from.words[i], number);",
+        "to.words[i] = i ? (u32)from.words[i] : await_remote_word(&from.words[i], number);",
         ("clusters", "clusters of many columns"),
     ),
     "what blocks of a cluster send of one tile counts for others": (
-        "number = (u32)(location.link / Blocks) + 1;",
+        "number = (u32)(location.link / CLUSTER_BLOCKS) + 1;",
         "number = 1;",
         ("clusters", "clusters of many columns"),
     ),
@@ -1080,13 +1079,13 @@ DEFECTS = {
         ("clusters of a NaN",),
     ),
     "a cluster begins before all blocks are there": (
-        "[i] = 0;\n        sync_cluster<Blocks>();\n",
+        "[i] = 0;\n        sync_cluster<CLUSTER_BLOCKS>();\n",
         "[i] = 0;\n        __syncthreads();\n",
         ("clusters of few tiles", "clusters"),
     ),
     "a block's tile counts for nothing": (
-        "before = Op::combine(before, sums[i]);",
-        "",
+        "const State between = Op::combine(before, first);",
+        "const State between = before;",
         ("clusters",),
     ),
     "rows are overtaken before all lanes hold theirs": (
@@ -1100,8 +1099,8 @@ DEFECTS = {
         ("small planes",),
     ),
     "every step is two": (
-        "apart = step == 2 * Size ? 2 : 3;\n        if (Size > 2 || step != (i64)apart * Size) return;",
-        "apart = 2;\n        if (Size > 2) return;",
+        "if (apart == 2) fetch_picked<2, 0>(to);",
+        "if (true) fetch_picked<2, 0>(to);",
         ("every third half",),
     ),
     "elements are picked from the first byte on": (
@@ -1150,18 +1149,18 @@ DEFECTS = {
         ("variances behind unlike counts", "means behind unlike counts"),
     ),
     "a strip's columns take each other's results": (
-        "j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];",
-        "j++) state[j] = scratch().state[slot][warp][column + j];",
+        "state[j] = scratch().state[slot][warp][column + j * ColumnStride];",
+        "state[j] = scratch().state[slot][warp][column + j];",
         ("columns from the right",),
     ),
     "lines of two planes lie evenly apart": (
-        "evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);",
+        "evenly = last_dim.div.of(line) == last_dim.div.of(last);",
         "",
         ("every other line",),
     ),
     "copy units stay in their share's first line": (
-        "element = {line + lines,",
-        "element = {line,",
+        "element = {start.line + lines,",
+        "element = {start.line,",
         ("every other line",),
     ),
 }

@@ -59,7 +59,7 @@ def _as_on_a_gpu(kernel: str, name: str) -> str:
         return re.sub(r", \d+, \d+>$", ", 6, 37>", kernel)
     if name == "ClusterColumnScan":
         gangs, rows = ("1, 12", 24 if "Twofold" in kernel else 28) if EIGHTS.search(kernel) else ("2, 8", 34)
-        return re.sub(r", \d+, \d+, \d+, (\w+), 8, \d+, 2>$", rf", {gangs}, 2, \1, 8, {rows}, 2>", kernel)
+        return re.sub(r", \d+, \d+, \d+, (\w+), \d+>$", rf", {gangs}, 2, \1, {rows}>", kernel)
     if name == "ContiguousColumnScan":
         for pattern, shape in CONTIGUOUS:
             kernel = pattern.sub(shape, kernel)

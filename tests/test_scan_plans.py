@@ -67,7 +67,8 @@ def test_there_is_room_for_what_clusters_do(name, dtype, state, published):
             found += 1
             members = struct.unpack_from("11Q", plan.words)
             links, rows, row_groups = members[6:9]
-            groups, each, warps, radix, held, blocks = (int(n) for n in numbers(plan) if n != "false")
+            groups, each, warps, held = (int(n) for n in numbers(plan) if n != "false")
+            radix, blocks = 8, 2  # CLUSTER_RADIX, CLUSTER_BLOCKS (kernels/scan/cluster_columns.cuh)
             step = plan.steps[0]
             assert held == rows
             assert links % blocks == step.blocks % blocks == 0

@@ -14,7 +14,7 @@ from .scan_columns import FEW_CHAINS
 from .scan_task import LANES, PACK, RING_SLOTS, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
 
 LINE = 128  # bytes of a line of memory
-SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_tile.cuh)
+SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_columns.cuh)
 
 
 class Cut(NamedTuple):
@@ -209,7 +209,7 @@ def cluster_columns(scan: Scan) -> Launch | None:
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
-    state, rest = BLOCKS * back * LANES * op.published_bytes(), (scan.exclusive, RADIX, cut.rows, BLOCKS)
+    state, rest = BLOCKS * back * LANES * op.published_bytes(), (scan.exclusive, cut.rows)
     return _launch(scan, cut, RADIX, state, rest, blocks=BLOCKS)
 
 

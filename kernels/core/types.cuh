@@ -25,6 +25,12 @@ typedef complex<f64> c128;
 #define GR_HD __device__ __forceinline__
 #endif
 
+// Calls body(0) to body(Count - 1), without a loop: arrays whose places are constants then stay in registers.
+template <int Count, class Body> GR_HD void unrolled(const Body& body) {
+#pragma unroll
+    for (int i = 0; i < Count; i++) body(i);
+}
+
 template <class To, class From> GR_HD To bit_cast(From from) {
     static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
     union { From from; To to; } both = {from};

@@ -2,8 +2,6 @@
 // share is folded to one position, and its elements make room for others as soon as that is known. Both arrays start where position
 // `lead` of packs of 16 bytes would.
 #pragma once
-#include "../core/shared.cuh"
-#include "../monoid/logical.cuh"
 #include "look_back.cuh"
 #include "pipeline.cuh"
 #include "warp_share.cuh"
@@ -35,7 +33,6 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     GR_HD TileLocation location_of(u64 tile) const { return {tile}; }
     GR_HD u8* share(u32 stage) const { return GR_SHARED + stage % shared_tiles * stage_bytes + warp * bytes; }
     GR_HD i64 share_of(u64 tile) const { return (i64)(tile * tile_elements + warp * elements); }
-    GR_HD bool is_inner(i64 first) const { return first >= (i64)task.lead && first + elements <= (i64)task.positions; }
 
     static GR_HD boolean state_of(bool decided) { return {(u8)(decided == Verdict<Op>::after)}; }
     static GR_HD bool is_decided(boolean state) { return (state.byte != 0) == Verdict<Op>::after; }
@@ -104,21 +101,13 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
         const i64 first = share_of(location.tile), low = (i64)task.lead, high = (i64)task.positions;
         const i32 undecided = scratch().before[slot][warp] ? 0 : (i32)pending;
         u8* to = (u8*)task.out - low + first;
-        if (is_inner(first)) {
-#pragma unroll
-            for (int pack = lane; pack < elements / 16; pack += 32)
-                __stcs((uint4*)(to + pack * 16), results(undecided - pack * 16));
-            return;
-        }
+        const auto whole = [&](int at) { __stcs((uint4*)(to + at), results(undecided - at)); };
+        each_pack<elements, 1>(first, low, high, whole, [&](int at, i64 position) {
+            if (position >= low && position + 16 <= high) return whole(at);
 #pragma unroll 1
-        for (int pack = lane; pack < elements / 16; pack += 32) {
-            const i64 at = first + pack * 16;
-            if (at >= low && at + 16 <= high) __stcs((uint4*)(to + pack * 16), results(undecided - pack * 16));
-            else
-#pragma unroll 1
-                for (int i = pack * 16; i < pack * 16 + 16; i++)
-                    if (first + i >= low && first + i < high) to[i] = state_of(i >= undecided).byte;
-        }
+            for (int i = at; i < at + 16; i++)
+                if (first + i >= low && first + i < high) to[i] = state_of(i >= undecided).byte;
+        });
     }
     // All lanes of one warp call.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32) const {

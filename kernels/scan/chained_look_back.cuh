@@ -28,6 +28,15 @@ struct LaneGroups {
     }
 };
 
+// Of a column: elements of a tile, and by how many the elements before a tile differ from those of as many whole tiles.
+struct ElementCounts {
+    i64 each, offset;
+    GR_HD i64 before(u32 link) const {
+        const i64 count = link * each + offset;
+        return count < 0 ? 0 : count;
+    }
+};
+
 // From the tile before. A chain has one tile state for each column, written again and again: only the next tile reads it, and
 // overwrites it.
 template <class Op> struct ChainedScan {
@@ -41,7 +50,7 @@ template <class Op> struct ChainedScan {
 
     // All lanes of a warp call, each for its column, and get the prefix of tile `link`. `own` is that tile's state, `start` the
     // state before all tiles.
-    GR_HD State before(u64 link, State own, State start) const {
+    GR_HD State before(u64 link, State own, State start, ElementCounts) const {
         State state = start;
         if (link > 0) {
             State seen;
@@ -91,15 +100,6 @@ template <class Op>
 using PublishedState = typename Conditional<CompactState<Op>::floats || sizeof(typename Op::State) <= 4,
                                             UnflaggedTileState<typename CompactState<Op>::Rest>,
                                             TileState<typename CompactState<Op>::Rest, 16>>::type;
-
-// Of a column: elements of a tile, and by how many the elements before a tile differ from those of as many whole tiles.
-struct ElementCounts {
-    i64 each, offset;
-    GR_HD i64 before(u32 link) const {
-        const i64 count = link * each + offset;
-        return count < 0 ? 0 : count;
-    }
-};
 
 // From an anchor and stretches, and from single tiles, Radix of each at most. The first ones of both levels are polled together,
 // since each access to memory takes a microsecond. The published states of a chain: of its tiles; and of each span its anchor,

@@ -3,13 +3,14 @@
 // a published state is seen. Lanes keep their rows in registers from the round after their folding on: tiles are a third larger
 // than where four lie in shared memory, and there is as much more time until a tile's prefix is needed.
 #pragma once
-#include "../block/cluster.cuh"
 #include "contiguous_columns.cuh"
 
-template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Radix, int Rows,
-          int Blocks>
-struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, false, Exclusive, Radix,
-                                                Radix, WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
+const int CLUSTER_BLOCKS = 2, CLUSTER_RADIX = 8;  // blocks of a cluster; of the look-back
+
+template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Rows>
+struct ClusterColumnScan
+    : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, false, Exclusive, CLUSTER_RADIX, CLUSTER_RADIX,
+                           WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
     typedef ShiftedColumnOps<Op, Emit, 1, Exclusive> Ops;
     typedef typename ClusterColumnScan::ContiguousColumnScan Columns;
     typedef typename Columns::In In;
@@ -23,7 +24,7 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         Columns::share, Columns::is_inner, Columns::is_reverse, Columns::is_idle, Columns::sync_group, Columns::drain,
         Columns::scratch, Columns::part_state, Columns::scratch_index, Columns::parts, Columns::column_of;
     static_assert(Columns::in_place && WarpsPerGroup > 1 && sizeof(State) <= 16, "what is written for");
-    static const int stages = WRITE_DELAY + 1, batch = 4, cluster_blocks = Blocks;
+    static const int stages = WRITE_DELAY + 1, batch = 4, cluster_blocks = CLUSTER_BLOCKS;
     static const u32 look_back_columns = 32 * LookBackWarps;  // columns that a block looks back for
     static const bool keeps_elements = true;
     struct RegisterTile { Pack<In, 1> row[Rows]; };
@@ -31,48 +32,41 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
     // until its words have been seen before it raises a flag, which takes a microsecond each time.
     static const int words = (sizeof(State) + 3) / 4;
     struct ClusterMessage { u64 words[ClusterColumnScan::words]; };
-    // What this block receives, by the distance in the cluster of the block that sends it.
+    // What this block receives from the other one.
     struct ClusterMessages {
         // A round, and the tile number that the first block took for it.
         u64 tile_number[RING_SLOTS];
-        // The sums of another block's tile; the prefixes of this one's.
-        ClusterMessage sums[STATE_SLOTS][Blocks - 1][look_back_columns], prefixes[STATE_SLOTS][Blocks - 1][look_back_columns];
+        // The sums of the other block's tile; the prefixes of this one's.
+        ClusterMessage sums[STATE_SLOTS][look_back_columns], prefixes[STATE_SLOTS][look_back_columns];
     };
 
     const u32 rank;
-    GR_HD ClusterColumnScan(const Strips& scan) : Columns(scan), rank(cluster_rank<Blocks>()) {}
+    GR_HD ClusterColumnScan(const Strips& scan) : Columns(scan), rank(cluster_rank<CLUSTER_BLOCKS>()) {}
     GR_HD ClusterMessages& messages() const { return *(ClusterMessages*)((u8*)&scratch() + (sizeof(SharedScratch) + 7) / 8 * 8); }
     // All threads of the block call. One barrier of the cluster.
     GR_HD void begin() const {
         Columns::begin();
         for (u32 i = threadIdx.x; i < sizeof(ClusterMessages) / 8; i += blockDim.x) ((u64*)&messages())[i] = 0;
-        sync_cluster<Blocks>();
+        sync_cluster<CLUSTER_BLOCKS>();
     }
 
-    // One thread of each block of the cluster calls: the first takes a tile number for all.
+    // One thread of each block of the cluster calls: the first takes a tile number for both.
     GR_HD u32 take_tile(u32* ticket) const { return rank == 0 ? atomicAdd(ticket, 1u) : 0; }
     GR_HD u64 tile_of(u32 round, u32 tile_number) const {
         u64* const message = &messages().tile_number[round % RING_SLOTS];
-        if (rank == 0) {
-#pragma unroll
-            for (u32 to = 1; to < Blocks; to++) put_remote<Blocks>(message, (u64)(round + 1) << 32 | tile_number, to);
-        } else {
-            tile_number = await_remote_word(message, round + 1);
-        }
-        return (u64)tile_number * Blocks + rank;
+        if (rank == 0) put_remote<CLUSTER_BLOCKS>(message, (u64)(round + 1) << 32 | tile_number, 1);
+        else tile_number = await_remote_word(message, round + 1);
+        return (u64)tile_number * CLUSTER_BLOCKS + rank;
     }
 
-    // `send`: to the block `away` places on in the cluster. `receive`: from it; waits.
-    GR_HD void send(ClusterMessage (&in)[Blocks - 1][look_back_columns], u32 place, State state, u32 number, u32 away) const {
+    // `send`: to the other block. `receive`: from it; waits.
+    GR_HD void send(ClusterMessage& to, State state, u32 number) const {
         const Exchanged<State> from(state);
-#pragma unroll
-        for (int i = 0; i < words; i++)
-            put_remote<Blocks>(&in[Blocks - 1 - away][place].words[i], (u64)number << 32 | from.words[i], (rank + away) % Blocks);
+        unrolled<words>([&](int i) { put_remote<CLUSTER_BLOCKS>(&to.words[i], (u64)number << 32 | from.words[i], 1 - rank); });
     }
-    static GR_HD State receive(const ClusterMessage (&in)[Blocks - 1][look_back_columns], u32 place, u32 number, u32 away) {
+    static GR_HD State receive(const ClusterMessage& from, u32 number) {
         Exchanged<State> to;
-#pragma unroll
-        for (int i = 0; i < words; i++) to.words[i] = await_remote_word(&in[away - 1][place].words[i], number);
+        unrolled<words>([&](int i) { to.words[i] = await_remote_word(&from.words[i], number); });
         return to.value;
     }
     // The state of this block's tile in a column.
@@ -90,49 +84,36 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
             before = Op::combine(before, here);
         }
     }
-    // All lanes of a warp call, LookBackWarps warps for a tile: each looks back for its columns of the cluster's tiles together, of
-    // which it receives the sums, and sends the other blocks their prefixes.
+    // All lanes of a warp call, LookBackWarps warps for a tile: each looks back for its columns of both blocks' tiles together, of
+    // which it receives the sums, and sends the other block its prefixes.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         const u32 place = look_back_warp * 32 + lane, mine = rank * look_back_columns + place;
-        const u32 number = (u32)(location.link / Blocks) + 1;
-        ClusterMessages& in = messages();
-#pragma unroll
-        for (u32 i = 1; i < Blocks; i++)
-            send(in.sums[slot], place, own_state(slot, (rank + i) % Blocks * look_back_columns + place), number, i);
-        State sums[Blocks], all = Op::identity(), start = all;
+        const u32 others = (1 - rank) * look_back_columns + place, number = (u32)(location.link / CLUSTER_BLOCKS) + 1;
+        ClusterMessage &sums = messages().sums[slot][place], &prefixes = messages().prefixes[slot][place];
+        send(sums, own_state(slot, others), number);
         const State here = own_state(slot, mine);
         // A block that has its prefix may send the sums of a later tile: these sums are read before it is sent.
-#pragma unroll
-        for (u32 i = 0; i < Blocks; i++) {
-            sums[i] = i == rank ? here : receive(in.sums[slot], place, number, (i + Blocks - rank) % Blocks);
-            all = i == 0 ? sums[i] : Op::combine(all, sums[i]);
-        }
+        const State there = receive(sums, number), first = rank == 0 ? here : there, second = rank == 0 ? there : here;
+        const State all = Op::combine(first, second);
         __syncwarp();
         const bool active = mine < width;
-        const u64 line = column_of(location, mine);
+        const u64 line = column_of(location, mine), links = task.links / CLUSTER_BLOCKS;
+        State start = Op::identity();
         if (task.carry && active) start = LineEnds<Op>::before(task, line);
-        State before = Links(task, 0, mine, active, Blocks * look_back_columns, task.links / Blocks, active)
-                           .before(location.link / Blocks, all, start, {0, 0});
-        State prefix = before;
-#pragma unroll
-        for (u32 i = 0; i < Blocks; i++) {
-            if (i == rank) prefix = before;
-            else send(in.prefixes[slot], place, before, number, (i + Blocks - rank) % Blocks);
-            before = Op::combine(before, sums[i]);
-        }
-        if (task.totals && active && location.link / Blocks + 1 == task.links / Blocks) LineEnds<Op>::keep(task, line, before);
-        write_prefixes(slot, mine, prefix);
-#pragma unroll
-        for (u32 i = 1; i < Blocks; i++)
-            write_prefixes(slot, (rank + i) % Blocks * look_back_columns + place, receive(in.prefixes[slot], place, number, i));
+        const State before = Links(task, 0, mine, active, CLUSTER_BLOCKS * look_back_columns, links, active)
+                                 .before(location.link / CLUSTER_BLOCKS, all, start, {0, 0});
+        const State between = Op::combine(before, first);
+        send(prefixes, rank == 0 ? between : before, number);
+        if (task.totals && active && location.link / CLUSTER_BLOCKS + 1 == links)
+            LineEnds<Op>::keep(task, line, Op::combine(between, second));
+        write_prefixes(slot, mine, rank == 0 ? before : between);
+        write_prefixes(slot, others, receive(prefixes, number));
     }
 
     // Which rows of a lane exist, in the order of the scan.
     GR_HD void bounds(const TileLocation& location, u32& from, u32& end) const {
-        const u32 first = warp_group * share() + row_group * Rows * width + column;
-        const u32 low = first < location.low ? (location.low - first + width - 1) / width : 0;
-        u32 high = first < location.high ? (location.high - first + width - 1) / width : 0;
-        high = high < Rows ? high : Rows;
+        u32 low, high;
+        Columns::bounds(location, warp_group * share() + row_group * Rows * width + column, Rows, low, high);
         from = is_reverse() ? Rows - high : low;
         end = is_reverse() ? Rows - low : high;
     }
@@ -140,16 +121,13 @@ struct ClusterColumnScan : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGr
         const int Count = Rows - Begin < batch ? Rows - Begin : batch;
         Pack<In, 1> from[Count], taken[Count];
         Pack<Out, 1> results[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) taken[i] = take_pack<In, 1>(at + i * step);
-#pragma unroll
-        for (int i = 0; i < Count; i++) from[i] = elements_kept.row[Begin + i];
+        unrolled<Count>([&](int i) { taken[i] = take_pack<In, 1>(at + i * step); });
+        unrolled<Count>([&](int i) { from[i] = elements_kept.row[Begin + i]; });
         scan.rows(from, results);
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             put_pack<Out, 1>(at + i * step, results[i]);
             elements_kept.row[Begin + i] = taken[i];
-        }
+        });
         if constexpr (Begin + Count < Rows) exchange_rows<Begin + Count>(at + Count * step, step, scan, elements_kept);
     }
     // All threads that scan call. The results of the tile that is in registers, if there is one, take the place of the elements of

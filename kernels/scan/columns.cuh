@@ -2,21 +2,17 @@
 // reads and writes whole stretches of a row; where a strip has few columns, several groups of lanes take rows of their own. Where
 // strips are many, a warp scans one alone, from the first row to the last.
 #pragma once
-#include "../core/shared.cuh"
-#include "../core/task.cuh"
 #include "chained_look_back.cuh"
-#include "column_ops.cuh"
 #include "pipeline.cuh"
 #include "reciprocal_table.cuh"
 #include "row_staging.cuh"
-#include "scan_state.cuh"
 
 // A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
 // look back further than to the one before them. StagesResults: results go through shared memory, where rows are too short to be
 // written by a warp at once. Batch: rows that a lane reads at once, if not as many as are best where tiles are folded first.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool StagesResults, bool Exclusive,
           int Batch = 0>
-struct StripScan : TileWork<Strips, Warps, 1> {
+struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, each for a lane's column
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -24,13 +20,14 @@ struct StripScan : TileWork<Strips, Warps, 1> {
     static const bool prefetches_tile = false;
     // Rows that a lane reads from shared memory at once.
     static const int batch = Batch > 0 ? Batch : sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : 4;
-    static const int look_back_warps = V;  // of which each looks back for a lane's column
     // Of the look-back: large states take registers.
     static const int PUBLISHED = sizeof(PublishedState<Op>), RADIX = PUBLISHED <= 16 ? 8 : 16;
     static const int SLOTS = PUBLISHED <= 16 ? 8 : PUBLISHED <= 32 ? 4 : 2;
     typedef typename Conditional<(V > 1), ShiftedColumnOps<Op, Emit, V, Exclusive>, ColumnOps<Op, Emit, V, Exclusive>>::type Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
-    static const bool uses_table = V == 1 && !Exclusive && MeansOfFloats<Op>::yes;
+    // Of means of floats reciprocals are computed once for all columns (reciprocal_table.cuh).
+    static const bool uses_table =
+        V == 1 && SerialColumnOps<Op, Emit, 1, Exclusive>::uses_table && FewDigits<In>::yes && !ShiftedPowerSums<Op>::exists;
     // Where a tile lies, and its first rows.
     struct TileLocation {
         u64 tile, link, chain, line;  // line: of its first column
@@ -121,25 +118,14 @@ struct StripScan : TileWork<Strips, Warps, 1> {
                     from[i].at[j] = PackReader<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
         }
     }
-    // Folds rows to the states of this lane's columns.
-    template <class Fold> struct Reducer {
-        Fold fold;
-        template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
-            Pack<In, V> from[Count];
-            read<PhaseVaries, Count>(a, b, from);
-            fold.take(from);
-        }
-    };
     // Scans rows from the states before them; results go to memory, or where they are `staged`.
     template <class Scan> struct Writer {
-        Scan scan;
+        Scan& scan;
         u8* to;
         i64 step;
         u32 columns;  // of the strip, from this lane's first on
         ColumnCursor staged;
-        template <bool PhaseVaries, int Count> GR_HD void take(ColumnCursor& a, ColumnCursor& b) {
-            Pack<In, V> from[Count];
-            read<PhaseVaries, Count>(a, b, from);
+        template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
             Pack<Out, V> results[Count];
             scan.rows(from, results);
 #pragma unroll
@@ -150,24 +136,15 @@ struct StripScan : TileWork<Strips, Warps, 1> {
 #pragma unroll
                     for (int j = 0; j < V; j++)
                         if (ColumnStride == 1 || j * ColumnStride < columns) at[j * ColumnStride] = result.at[j];
-                } else if constexpr (ColumnStride == 1) store_pack(to, result);
+                } else if constexpr (ColumnStride == 1 && V > 1) store_pack_streaming<Out, V>(to, result);
                 else
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        if (j * ColumnStride < columns) store_streaming((Out*)to + j * ColumnStride, result.at[j]);
+                        if (V == 1 || j * ColumnStride < columns) store_streaming((Out*)to + j * ColumnStride, result.at[j]);
                 to += step;
             }
         }
     };
-    static GR_HD void store_pack(u8* to, const Pack<Out, V>& result) {
-        if constexpr (V == 1) {
-            store_streaming((Out*)to, result.at[0]);
-        } else {
-            Shared<Out, V> both;
-            both.pack = result;
-            __stcs((typename Shared<Out, V>::W*)to, both.word);
-        }
-    }
     // Hands this lane's rows of a tile to `visit`, some at a time.
     template <class Visit> GR_HD void walk(const TileLocation& location, u32 rows, u32 stage, Visit& visit) const {
         if (column >= location.columns || row_group >= task.row_groups || first >= rows) return;
@@ -181,12 +158,17 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         else walk<false>(a, b, (i32)count, visit);
     }
     template <bool PhaseVaries, class Visit> GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) const {
-        for (; left >= batch; left -= batch) visit.template take<PhaseVaries, batch>(a, b);
+        for (; left >= batch; left -= batch) take<PhaseVaries, batch>(a, b, visit);
         if (batch > 4 && left >= 4) {
-            visit.template take<PhaseVaries, 4>(a, b);
+            take<PhaseVaries, 4>(a, b, visit);
             left -= 4;
         }
-        for (; left > 0; left--) visit.template take<PhaseVaries, 1>(a, b);
+        for (; left > 0; left--) take<PhaseVaries, 1>(a, b, visit);
+    }
+    template <bool PhaseVaries, int Count, class Visit> static GR_HD void take(ColumnCursor& a, ColumnCursor& b, Visit& visit) {
+        Pack<In, V> from[Count];
+        read<PhaseVaries, Count>(a, b, from);
+        visit.take(from);
     }
     // The first byte in memory of a warp's rows of results, which lie one after another.
     GR_HD u8* lowest_out(const TileLocation& location, u32 rows) const {
@@ -195,11 +177,10 @@ struct StripScan : TileWork<Strips, Warps, 1> {
 
     // Folds this lane's columns; false where what Fold assumes does not hold.
     template <class Fold> GR_HD bool fold_by(const TileLocation& location, u32 stage, State (&state)[V]) const {
-        Reducer<Fold> folding;
-        walk(location, rows_of(location), stage, folding);
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = folding.fold.state(j);
-        if constexpr (Fold::assumes_finite) return folding.fold.was_finite();
+        Fold fold;
+        walk(location, rows_of(location), stage, fold);
+        unrolled<V>([&](int j) { state[j] = fold.state(j); });
+        if constexpr (Fold::assumes_finite) return fold.was_finite();
         return true;
     }
     GR_HD PendingState fold(const TileLocation& location, u32 stage, u32 slot) const {
@@ -218,15 +199,13 @@ struct StripScan : TileWork<Strips, Warps, 1> {
             }
         }
         if (row_group + 1 == task.row_groups)
-#pragma unroll
-            for (int j = 0; j < V; j++) scratch().state[slot][warp][column + j * ColumnStride] = state[j];
+            unrolled<V>([&](int j) { scratch().state[slot][warp][column + j * ColumnStride] = state[j]; });
         return pending;
     }
     GR_HD void write(const TileLocation& location, u32 stage, u32 slot, PendingState pending) const {
         const u32 rows = rows_of(location);
         State state[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = scratch().state[slot][warp][column + j * ColumnStride];
+        unrolled<V>([&](int j) { state[j] = scratch().state[slot][warp][column + j * ColumnStride]; });
         if constexpr (V == 1)
             if (task.row_groups > 1) state[0] = Op::combine(state[0], pending.before);
         if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, rows, stage, state);
@@ -246,22 +225,16 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         scan.begin(0, rows, table());
         scan.pass((int)first);
         __syncwarp();
-        write_rows<ScanReference<decltype(scan)>>(location, rows, stage, {scan});
+        write_rows(location, rows, stage, scan);
         return true;
     }
-    // A scan by reference, which goes on behind these rows.
-    template <class Scan> struct ScanReference {
-        Scan& scan;
-        template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-            scan.rows(from, to);
-        }
-    };
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
         if constexpr (uses_table)
             if (write_equal_counts(location, rows, stage, before)) return;
-        write_rows<Scan>(location, rows, stage, {before, task.option});
+        Scan scan(before, task.option);
+        write_rows(location, rows, stage, scan);
     }
-    template <class Scan> GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, const Scan& scan) const {
+    template <class Scan> GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, Scan& scan) const {
         Writer<Scan> writing = {scan, location.out + skip_out, task.step_out, location.columns - column, {0, 0, 0, 0, 0, 0}};
         if (StagesResults) {
             const u8* low = lowest_out(location, rows);
@@ -270,7 +243,7 @@ struct StripScan : TileWork<Strips, Warps, 1> {
         walk(location, rows, stage, writing);
     }
 
-    // All lanes of a warp call, `look_back_warps` warps for a tile: the prefixes of each warp's rows, for one of a lane's columns
+    // All lanes of a warp call, V warps for a tile: the prefixes of each warp's rows, for one of a lane's columns
     // each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         typedef typename Conditional<Anchored, TwoLevelLookBack<Op, RADIX, SLOTS>, ChainedScan<Op>>::type Links;
@@ -281,10 +254,8 @@ struct StripScan : TileWork<Strips, Warps, 1> {
             for (int w = 0; w < Warps; w++) own = Op::combine(own, scratch().state[slot][w][at]);
             if (task.carry) start = LineEnds<Op>::before(task, location.line + at);
         }
-        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * look_back_warps);
-        State before;
-        if constexpr (Anchored) before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
-        else before = chain.before(location.link, own, start);
+        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * V);
+        State before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
         if (!active) return;
         for (int w = 0; w < Warps; w++) {
             const State after = Op::combine(before, scratch().state[slot][w][at]);
@@ -307,6 +278,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
     typedef typename SerialColumnScan::StripScan Strip;
     typedef typename Op::State State;
     typedef typename Strip::TileLocation TileLocation;
+    typedef SerialColumnOps<Op, Emit, V, Exclusive> Ops;
     using Strip::task, Strip::column, Strip::stage_bytes;
     static_assert(!ColumnReduce<Op, V>::assumes_finite, "nothing is folded before, which would tell whether a guess was right");
     GR_HD SerialColumnScan(const Strips& scan) : Strip(scan) {}
@@ -324,41 +296,40 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
         if (link < task.links) Strip::template fetch<true>(tile_of(strip, link), stage);
         commit_copies();
     }
+    // All lanes of a warp call.
     template <class Scan> GR_HD void run(const TileLocation& strip, State (&state)[V]) const {
         Scan scan(state, task.option);
-#pragma unroll
-        for (int i = 0; i < SERIAL_STAGES - 1; i++) fetch(strip, i, i);
+        unrolled<SERIAL_STAGES - 1>([&](int i) { fetch(strip, i, i); });
         u32 stage = 0;
         for (u64 link = 0; link < task.links; link++) {
             wait_copies<SERIAL_STAGES - 2>();
             __syncwarp();  // no lane reads the tile before any longer
             fetch(strip, link + SERIAL_STAGES - 1, (stage + SERIAL_STAGES - 1) % SERIAL_STAGES);
             const TileLocation tile = tile_of(strip, link);
-            scan.begin(link * task.rows, tile.rows, GR_SHARED + SERIAL_STAGES * stage_bytes());
+            if constexpr (IsSame<Scan, typename Ops::EqualCounts>::yes)
+                scan.begin(link * task.rows, tile.rows, GR_SHARED + SERIAL_STAGES * stage_bytes());
+            else if constexpr (Ops::uses_table) rebase<Op, V>(scan, task.option);
             __syncwarp();
-            Strip::template write_rows<typename Strip::template ScanReference<Scan>>(tile, tile.rows, stage, {scan});
+            Strip::write_rows(tile, tile.rows, stage, scan);
             stage = (stage + 1) % SERIAL_STAGES;
         }
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = scan.after(j);
+        unrolled<V>([&](int j) { state[j] = scan.after(j); });
     }
     GR_HD void scan_strip(u64 chain) const {
-        typedef SerialColumnOps<Op, Emit, V, Exclusive> Ops;
         const TileLocation strip = Strip::location_of(chain);
         const bool has = column < strip.columns;  // all of its columns exist, or none
         State state[V];
 #pragma unroll
         for (int j = 0; j < V; j++)
             state[j] = task.carry && has ? LineEnds<Op>::before(task, strip.line + column + j) : Op::identity();
+        bool agree = false;
         if constexpr (Ops::uses_table) {
-            if (ReciprocalTable::counts_agree(state, has)) run<typename Ops::EqualCounts>(strip, state);
-            else run<typename Ops::Any>(strip, state);
-        } else {
-            run<typename Ops::Any>(strip, state);
+            agree = ReciprocalTable::counts_agree(state, has);
+            if (agree) run<typename Ops::EqualCounts>(strip, state);
         }
+        if (!agree) run<ColumnScan<Op, Emit, V, Exclusive>>(strip, state);
         if (task.totals && has)
-#pragma unroll
-            for (int j = 0; j < V; j++) LineEnds<Op>::keep(task, strip.line + column + j, state[j]);
+            unrolled<V>([&](int j) { LineEnds<Op>::keep(task, strip.line + column + j, state[j]); });
     }
 };
 

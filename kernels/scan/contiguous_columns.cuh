@@ -1,33 +1,182 @@
-// Scans lines that lie side by side where one row follows another in memory (contiguous_tile.cuh). Each lane scans a column; row
-// groups are packed across a warp group so that few lanes idle, whatever the number of columns.
+// Scans lines that lie side by side where one row follows another in memory: a tile is one stretch of memory, whole rows, and is
+// copied as such. Each lane scans a column; row groups are packed across a warp group so that few lanes idle, whatever the number
+// of columns.
 #pragma once
-#include "contiguous_tile.cuh"
+#include "chained_look_back.cuh"
+#include "pipeline.cuh"
+#include "warp_share.cuh"
 
+// Positions count the elements of a plane from the aligned 16 bytes on that hold its first one, which has position `lead`. Rows of
+// positions have `width` columns as rows of elements do, rotated by `lead`.
+//
+// A warp group is WarpsPerGroup warps that take a share of a tile and wait for no warps but those that look back. A row group is
+// the lanes of a warp group that have one row together. LookBackWarps: warps that look back for a tile. Lines: planes follow one
+// another, many begin within a tile, and all are one chain. Radix, Slots: of the look-back. Stages: tiles in shared memory.
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Lines, bool Exclusive, int Radix,
           int Slots, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, 1, Exclusive>>
-struct ContiguousColumnScan
-    : ContiguousTile<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, Lines, Radix, Slots, Stages> {
-    typedef typename ContiguousColumnScan::ContiguousTile Tiles;
+struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWarps> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
-    typedef typename Tiles::Running Running;
-    typedef typename Tiles::State State;
-    typedef typename Tiles::TileLocation TileLocation;
+    typedef SegmentedState<Op, Lines> Running;
+    typedef typename Running::State State;
     typedef typename Emit::Out Out;
-    using Tiles::task, Tiles::lane, Tiles::warp_group, Tiles::group_thread, Tiles::width, Tiles::rows, Tiles::row_groups,
-        Tiles::in_place, Tiles::is_reverse, Tiles::tile, Tiles::results, Tiles::share, Tiles::scratch, Tiles::is_inner,
-        Tiles::column_of, Tiles::rows_ahead, Tiles::sync_group, Tiles::drain;
+    static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
+    static const bool in_place = sizeof(In) == sizeof(Out);
+    static const bool prefetches_tile = true;
     // Rows that a lane reads from shared memory at once.
     static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : sizeof(State) > 8 ? 4 : 8;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
+    static const u32 FIRST_BARRIER = 2 * WRITE_DELAY + 1;  // named barrier of the first warp group
+    typedef TwoLevelLookBack<typename Conditional<Lines, Running, Op>::type, Radix, Slots> Links;
+    static_assert(WarpsPerGroup == 1 || FIRST_BARRIER + WarpGroups <= 16, "as many barriers as there are");
+    // Where a tile lies in memory, and which of its positions are elements.
+    struct TileLocation {
+        u64 tile, link, chain;
+        const u8* a;
+        u8* out;
+        u32 low, high, lead;
+        u64 row;  // the first row of positions
+    };
+    struct SharedScratch {
+        TileRing<TileLocation> ring;
+        State state[STATE_SLOTS][32 * WarpGroups * WarpsPerGroup];  // of parts, by columns; then their prefixes
+    };
     struct PendingState {
         State before;    // the lane's prefix within its warp, where that is a warp group
         bool is_finite;  // what folding assumed is so
     };
 
-    const u32 row_group, column;  // this lane's row group in its warp group, and its column
+    const Strips& task;
+    const u32 lane, warp_group, group_thread;  // group_thread: this thread's number in its warp group
+    const u32 width, rows, row_groups;         // columns; rows of a row group; row groups of all warp groups
+    const u32 row_group, column;               // this lane's row group in its warp group, and its column
     GR_HD ContiguousColumnScan(const Strips& scan)
-        : Tiles(scan), row_group((u32)scan.by_width.of(group_thread)), column(group_thread - row_group * (u32)scan.width) {}
+        : task(scan), lane(threadIdx.x % 32), warp_group(threadIdx.x / lanes), group_thread(threadIdx.x % lanes),
+          width((u32)scan.width), rows((u32)scan.rows), row_groups((u32)scan.row_groups),
+          row_group((u32)scan.by_width.of(group_thread)), column(group_thread - row_group * (u32)scan.width) {}
+
+    GR_HD void begin() const {
+        if (WarpsPerGroup > 1 && threadIdx.x == 0) begin_named(FIRST_BARRIER, FIRST_BARRIER + WarpGroups - 1, lanes);
+    }
+    GR_HD u32 share() const { return row_groups / WarpGroups * rows * width; }  // elements of a warp group
+    GR_HD u32 elements() const { return WarpGroups * share(); }
+    // All threads of a warp group call. A barrier for them, and no others.
+    GR_HD void sync_group() const {
+        if (WarpsPerGroup > 1) wait_at(FIRST_BARRIER + warp_group, lanes);
+        else __syncwarp();
+    }
+    GR_HD bool is_reverse() const { return task.step_out < 0; }
+    GR_HD u8* tile(u32 stage) const { return GR_SHARED + stage * elements() * (u32)sizeof(In); }
+    GR_HD u8* results(u32 stage) const { return in_place ? tile(stage) : tile(Stages); }
+    GR_HD SharedScratch& scratch() const {
+        return *(SharedScratch*)(tile(Stages) + (in_place ? 0 : elements() * (u32)sizeof(Out)));
+    }
+    GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
+
+    // One lane calls.
+    GR_HD TileLocation location_of(u64 tile) const {
+        if (tile >= task.tiles) return {tile, 0, 0, nullptr, nullptr, 0, 0, 0, 0};
+        const u64 link = !Lines && task.chains > 1 ? task.by_chains.of(tile) : tile;
+        const u64 chain = Lines ? 0 : tile - link * task.chains;
+        const Offset at = task.plane.at(chain);
+        const u8* a = task.a + at.a;
+        u8* out = (u8*)task.out + at.c;
+        const u32 lead = sizeof(In) <= sizeof(Out) ? (u32)((u64)a % 16 / sizeof(In)) : (u32)((u64)out % 16 / sizeof(Out));
+        const u64 number = is_reverse() ? task.links - 1 - link : link, first = number * elements();
+        const u64 end = task.length * width * (Lines ? task.chains : 1) + lead, left = end > first ? end - first : 0;
+        return {tile, link, chain, a + ((i64)first - lead) * (i64)sizeof(In), out + ((i64)first - lead) * (i64)sizeof(Out),
+                first == 0 ? lead : 0, left < elements() ? (u32)left : elements(), lead, number * row_groups * rows};
+    }
+    GR_HD bool is_inner(const TileLocation& location) const { return location.low == 0 && location.high == elements(); }
+
+    // All threads of a warp group call. For each pack of 16 bytes that a thread has of the group's share: whole(byte) where all of a
+    // tile's positions are elements, else part(byte, begin, end), bytes from `begin` to below `end` being of elements.
+    template <class Whole, class Part>
+    GR_HD void each_pack(const TileLocation& location, u32 size, const Whole& whole, const Part& part) const {
+        const u32 bytes = (warp_group + 1) * share() * size, mine = warp_group * share() * size + group_thread * 16;
+        if (is_inner(location)) {
+#pragma unroll 4
+            for (u32 at = mine; at < bytes; at += lanes * 16) whole(at);
+            return;
+        }
+#pragma unroll 1
+        for (u32 at = mine; at < bytes; at += lanes * 16) part(at, location.low * size, location.high * size);
+    }
+    static GR_HD void copy_bytes(u8* to, const u8* from, u32 at, u32 begin, u32 end) {
+#pragma unroll 1
+        for (u32 byte = at; byte < at + 16; byte++)
+            if (byte >= begin && byte < end) to[byte] = from[byte];
+    }
+    // Each thread fetches the packs that it drains.
+    GR_HD void fetch(const TileLocation& location, u32 stage) const {
+        u8* const to = tile(stage);
+        const u8* const from = location.a;
+        each_pack(location, sizeof(In), [&](u32 at) { copy_async(to + at, from + at); }, [&](u32 at, u32 begin, u32 end) {
+            if (at >= begin) copy_async_part(to + at, from + at, at + 16 <= end ? 16 : at < end ? end - at : 0);
+            else copy_bytes(to, from, at, begin, end);
+        });
+    }
+    GR_HD void drain(const TileLocation& location, u32 stage) const {
+        const u8* const from = results(stage);
+        const auto whole = [&](u32 at) { __stcs((uint4*)(location.out + at), *(const uint4*)(from + at)); };
+        each_pack(location, sizeof(Out), whole, [&](u32 at, u32 begin, u32 end) {
+            if (at >= begin && at + 16 <= end) whole(at);
+            else copy_bytes(location.out, from, at, begin, end);
+        });
+    }
+
+    // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which
+    // groups of lanes take some each.
+    GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
+        const u32 all = LookBackWarps * Links::LINE, per = (width + all - 1) / all * Links::LINE, groups = 32 / per;
+        const LaneGroups lane_groups = {groups > 1 ? lane / per : 0, groups, per};
+        const u32 place = lane - lane_groups.group * per, column = look_back_warp * per + place;
+        const bool active = place < per && column < width && lane_groups.group < groups;
+        const u32 share = lane_groups.share(parts()), begin = lane_groups.group * share;
+        const u32 end = !active ? 0 : begin + share < parts() ? begin + share : parts();
+        State own = Running::identity(), start = own;
+#pragma unroll 4
+        for (u32 t = begin; t < end; t++) own = Running::combine(own, part_state(slot, t, column));
+        const State through = lane_groups.template through<Running>(own);
+        const State exclusive = lane_groups.template of<Running>(through, lane_groups.group > 0 ? lane_groups.group - 1 : 0);
+        const u64 line = location.chain * width + column_of(location, column);
+        if (!Lines && task.carry && active) start = Running::of(LineEnds<Op>::before(task, line), false);
+        own = lane_groups.template of<Running>(through, groups - 1);
+        const bool publishes = place < per && lane_groups.group == 0;
+        const Links chain(task, location.chain, column, active, per * LookBackWarps, task.links, publishes);
+        State before = chain.before(location.link, own, start, counts_of(location, column), lane_groups);
+        if (!active) return;
+        if (lane_groups.group > 0) before = Running::combine(before, exclusive);
+        State next = begin < end ? part_state(slot, begin, column) : before;
+#pragma unroll 2
+        for (u32 t = begin; t < end; t++) {
+            const State here = next;
+            if (t + 1 < end) next = part_state(slot, t + 1, column);
+            part_state(slot, t, column) = before;
+            before = Running::combine(before, here);
+        }
+        if (!Lines && task.totals && location.link + 1 == task.links && lane_groups.group + 1 == groups)
+            LineEnds<Op>::keep(task, line, Running::value(before));
+    }
+    // How many elements of a column come before a tile.
+    GR_HD ElementCounts counts_of(const TileLocation& location, u32 column) const {
+        const i64 each = (i64)row_groups * rows, less = column < width ? rows_ahead(location, column) : 0;
+        return {each, is_reverse() ? (i64)task.length + less - (i64)task.links * each : -less};
+    }
+    // The parts of a tile that have states: warp groups of one warp, else row groups.
+    GR_HD u32 parts() const { return WarpsPerGroup == 1 ? WarpGroups : row_groups; }
+    // The state of a part, counted in the order of the scan.
+    GR_HD State& part_state(u32 slot, u32 t, u32 column) const {
+        return scratch().state[slot][(is_reverse() ? parts() - 1 - t : t) * width + column];
+    }
+    // The column of elements in a column of positions.
+    GR_HD u32 column_of(const TileLocation& location, u32 position) const {
+        return position + rows_ahead(location, position) * width - location.lead;
+    }
+    // By how many rows the positions of a column are ahead of its elements.
+    GR_HD u32 rows_ahead(const TileLocation& location, u32 position) const {
+        return position < location.lead ? (location.lead - position + width - 1) / width : 0;
+    }
 
     static GR_HD PendingState no_pending() { return {Running::identity(), true}; }
     GR_HD u32 scratch_index() const {
@@ -75,13 +224,17 @@ struct ContiguousColumnScan
         template <int Count> GR_HD void take(const Pack<In, 1> (&rows)[Count], u8* to, i32 step_to) {
             Pack<Out, 1> results[Count];
             scan.rows(rows, results);
-#pragma unroll
-            for (int i = 0; i < Count; i++) put_pack<Out, 1>(to + i * step_to, results[i]);
+            unrolled<Count>([&](int i) { put_pack<Out, 1>(to + i * step_to, results[i]); });
         }
     };
+    // Which of a lane's rows exist, the first of which is at position `first`.
+    GR_HD void bounds(const TileLocation& location, u32 first, u32 most, u32& from, u32& end) const {
+        from = first < location.low ? (location.low - first + width - 1) / width : 0;
+        end = first < location.high ? (location.high - first + width - 1) / width : 0;
+        end = end < most ? end : most;
+    }
     template <int Count> static GR_HD void read(const u8*& at, i32 step, Pack<In, 1> (&rows)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) rows[i] = take_pack<In, 1>(at + i * step);
+        unrolled<Count>([&](int i) { rows[i] = take_pack<In, 1>(at + i * step); });
         at += Count * step;
     }
     template <int Count, class Visit> static GR_HD void take(Visit& visit, const u8*& at, i32 step, u8*& to, i32 step_to) {
@@ -93,11 +246,7 @@ struct ContiguousColumnScan
     template <class Visit> GR_HD void walk(const TileLocation& location, u32 stage, Visit& visit) const {
         u32 from = 0, end = rows;  // in the order of memory
         const u32 first = warp_group * share() + row_group * rows * width + column;
-        if (!is_inner(location)) {
-            from = first < location.low ? (location.low - first + width - 1) / width : 0;
-            end = first < location.high ? (location.high - first + width - 1) / width : 0;
-            end = end < rows ? end : rows;
-        }
+        if (!is_inner(location)) bounds(location, first, rows, from, end);
         const i32 step = is_reverse() ? -(i32)width : (i32)width;
         const u32 begin = first + (is_reverse() ? end - 1 : from) * width;
         const u8* at = tile(stage) + begin * (u32)sizeof(In);
@@ -127,8 +276,7 @@ struct ContiguousColumnScan
                     read(at, step_a, ahead);
                     visit.take(loaded, to, step_out);
                     to += batch * step_out;
-#pragma unroll
-                    for (int i = 0; i < batch; i++) loaded[i] = ahead[i];
+                    unrolled<batch>([&](int i) { loaded[i] = ahead[i]; });
                 }
                 visit.take(loaded, to, step_out);
                 to += batch * step_out;

@@ -47,16 +47,12 @@ GR_HD u32 times_zero(u32 word, u32 sum, bfloat16) {
     return sum | ((word & 0x7f80u) == 0x7f80u) | ((word & 0x7f800000u) == 0x7f800000u);
 #endif
 }
-GR_HD u32 times_zero(u32 word, u32 sum, f32) {
-    return bit_cast<u32>(bit_cast<f32>(word) * 0.0f + bit_cast<f32>(sum));
-}
+GR_HD u32 times_zero(u32 word, u32 sum, f32) { return bit_cast<u32>(bit_cast<f32>(word) * 0.0f + bit_cast<f32>(sum)); }
 template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum) {
     if constexpr (V * sizeof(T) % 4 == 0) {
-#pragma unroll
-        for (int w = 0; w < V * (int)sizeof(T) / 4; w++) sum = times_zero(((const u32*)&pack)[w], sum, T());
+        unrolled<V * (int)sizeof(T) / 4>([&](int w) { sum = times_zero(((const u32*)&pack)[w], sum, T()); });
     } else {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum = times_zero(((const u16*)&pack)[j], sum, T());
+        unrolled<V>([&](int j) { sum = times_zero(((const u16*)&pack)[j], sum, T()); });
     }
     return sum;
 }
@@ -103,11 +99,9 @@ template <class T> struct AddedPack<NonNan<T, f64>> {
     template <int V> static GR_HD Pack<T, V> of(const Pack<T, V>& from) {
         Pack<T, V> all;
         if constexpr (sizeof(T) == 2 && V % 2 == 0) {
-#pragma unroll
-            for (int w = 0; w < V / 2; w++) ((u32*)&all)[w] = numbers_or_zeros(((const u32*)&from)[w], T());
+            unrolled<V / 2>([&](int w) { ((u32*)&all)[w] = numbers_or_zeros(((const u32*)&from)[w], T()); });
         } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) all.at[j] = is_nan(from.at[j]) ? T() : from.at[j];
+            unrolled<V>([&](int j) { all.at[j] = is_nan(from.at[j]) ? T() : from.at[j]; });
         }
         return all;
     }
@@ -120,15 +114,13 @@ template <class Map, bool Apart = false, int V> GR_HD void add_in_order(f64& sum
         const Pack<T, V> all = AddedPack<Map>::of(pack);
         if (all_finite(all)) {
             f64 other = 0;
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 f64& to = Apart && j % 2 ? other : sum;
                 to = add_finite(to, all, j);
-            }
+            });
             if (Apart) sum += other;
             return;
         }
     }
-#pragma unroll
-    for (int j = 0; j < V; j++) add(sum, Map::of(pack.at[j]));
+    unrolled<V>([&](int j) { add(sum, Map::of(pack.at[j])); });
 }

@@ -1,13 +1,7 @@
 // A lane's run of a warp's share: folded to a state, and replaced by results.
 #pragma once
-#include "../warp/reduce.cuh"
-#include "../warp/scan.cuh"
 #include "moments_scan.cuh"
-#include "pack_scan.cuh"
-#include "pivoted_moments.cuh"
-#include "scan_state.cuh"
 #include "strided_copy.cuh"
-#include "warp_share.cuh"
 
 // The sum of packs of floats that are assumed to be finite: their bits are shifted (exponent_shift.cuh), and one check in the end
 // says whether that was right.
@@ -23,15 +17,9 @@ template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
     GR_HD void take(const Pack<T, V>& pack) {
         const Pack<T, V> all = AddedPack<Map>::of(pack);
         check = check_finite(all, check);
-#pragma unroll
-        for (int j = 0; j < V; j++) sum = add_finite(sum, all, j);
+        unrolled<V>([&](int j) { sum = add_finite(sum, all, j); });
     }
     GR_HD bool was_finite() const { return check == 0; }
-};
-
-template <class Op, class Emit, int V> struct FiniteScan { static const bool exists = false; };
-template <class Map, class Emit, int V> struct FiniteScan<Sum<Map, f64>, Emit, V> : FiniteSums<Map, Emit, V> {
-    using FiniteSums<Map, Emit, V>::FiniteSums;
 };
 
 // The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
@@ -54,7 +42,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // Rolled, lines of 4095 float32 had 1.02 of a copy and not 0.86; of strided lines three were better for float64 along [:,
     // 1:-1], 0.87 and 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11). One pack of 16-bit elements and two: a line's sums
     // of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
-    static const int unrolled = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
+    static const int unroll_packs = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
 
     const Scan& task;
     const u8 *const a, *const b;  // the warp's share of the operands
@@ -66,15 +54,30 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // Lines are numbered in the order of the scan, their carries and totals in the order of memory.
     GR_HD u64 place(u64 line) const { return Reverse ? task.lines - 1 - line : line; }
     GR_HD Value start_of(u64 line) const { return task.carry ? LineEnds<Op>::before(task, place(line)) : Op::identity(); }
+    // Elements before a lane's run in the order of the scan; less than none where the run begins with positions that hold none.
+    GR_HD i64 elements_before(i64 first) const {
+        return Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
+                       : first + (i64)run_of() * Share::run - (i64)task.lead;
+    }
     // The cursor of this lane's first element in the order of the scan. Positions without elements are not in any line.
     GR_HD Cursor cursor(i64 first) const {
-        const i64 begin = Reverse ? (i64)task.positions - (first + (i64)(run_of() + 1) * Share::run)
-                                  : first + (i64)run_of() * Share::run - (i64)task.lead;
+        const i64 begin = elements_before(first);
         const u64 at = begin > 0 ? (u64)begin : 0;
         const i64 before = begin < 0 ? begin : 0;  // positions without elements
         if (!Lines) return {at < task.length ? 0ull : 1ull, saturated(task.length - at), false, index_of(task, at + before)};
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, in_line = at - line * task.length;
         return {line, saturated(task.length - in_line), in_line == 0, index_of(task, in_line + before)};
+    }
+    // The positions of a run that hold elements, in the order of the scan.
+    struct Elements {
+        u32 begin, end;
+        GR_HD bool has(int k) const { return begin <= k * V && (k + 1) * V <= end; }  // all of pack number k
+        GR_HD bool has_some(int k) const { return begin < (k + 1) * V && k * V < end; }
+        GR_HD bool has(int k, int i) const { return begin <= k * V + i && k * V + i < end; }
+    };
+    GR_HD Elements elements_of(i64 first) const {
+        const i64 run = Share::run, before = elements_before(first), left = (i64)(task.positions - task.lead) - before;
+        return {before < 0 ? (u32)(before < -run ? run : -before) : 0, left < 0 ? 0 : left < run ? (u32)left : (u32)run};
     }
     // The index of a run's element number `element`, where the first one has `index`; what the first would have in a line that
     // begins at an element.
@@ -83,13 +86,12 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
 
     // The first element of a lane's pack number k, in the order of the scan, counted from the share's.
     GR_HD int pack_of(int k) const { return run_of() * Share::run + (Reverse ? Run - 1 - k : k) * V; }
-    GR_HD bool is_element(i64 position) const { return position >= (i64)task.lead && position < (i64)task.positions; }
 
     // Pack number k of this lane's run, in the order of the scan.
     GR_HD Pack<In, V> pack(int k) const { return PackReader<In, V>::of(a, b, pack_of(k)); }
     typedef PackScan<Op, Emit, V> Fast;
     static const bool by_packs = !Exclusive && Fast::exists;
-    template <bool Yes> using By = typename Conditional<Yes, Fast, ElementwiseScan>::type;
+    typedef typename Conditional<by_packs, Fast, ElementwiseScan<Op, Emit, Exclusive>>::type By;
 
     // A pack's element number i in the order of the scan.
     GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
@@ -109,13 +111,6 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
         return scan_one<Op, RowEmit<Emit>, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
     }
-    // The results of pack number k, behind `value`.
-    GR_HD Pack<Out, V> results_of(Value& value, const Pack<In, V>& from, i64 index, int k) const {
-        Pack<Out, V> to;
-#pragma unroll
-        for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
-        return to;
-    }
     GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
     GR_HD State run_state(const Value& start, const ThreadReduce<Op>& reduce, bool has_head) const {
         return Running::of(has_head ? Op::combine(start, reduce.state()) : reduce.state(), has_head);
@@ -125,37 +120,39 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // A pack in the order of the scan, or back in the order of memory.
     template <class T> static GR_HD Pack<T, V> in_scan_order(const Pack<T, V>& pack) {
         Pack<T, V> other;
-#pragma unroll
-        for (int i = 0; i < V; i++) other.at[scan_index(i)] = pack.at[i];
+        unrolled<V>([&](int i) { other.at[scan_index(i)] = pack.at[i]; });
         return other;
     }
-    template <class By> static GR_HD void run_pack(By& by, const Pack<In, V>& from, Pack<Out, V>& to) {
-        Pack<Out, V> found;
-        by.run(in_scan_order(from), found);
-        to = in_scan_order(found);
+    // The results of pack number k, in which no line ends: by `fast` where packs are, else behind `value`.
+    GR_HD Pack<Out, V> results_of(By& fast, Value& value, const Pack<In, V>& from, i64 index, int k) const {
+        Pack<Out, V> to;
+        if constexpr (by_packs) {
+            fast.run(in_scan_order(from), to);
+            return in_scan_order(to);
+        }
+#pragma unroll
+        for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
+        return to;
     }
     // Writes a run's packs without checks. Some are read before results take their place: the compiler does not know that packs do
     // not overlap.
-    template <class By> GR_HD void write_steadily(By& by) const {
+    template <class Walk> GR_HD void write_steadily(Walk& by) const {
         const int some = V == 2 ? 2 : 1, rest = Run % some;
 #pragma unroll 1
         for (int k = 0; k + some <= Run; k += some) write_some<some>(by, k);
         if constexpr (rest > 0) write_some<rest>(by, Run - rest);
     }
-    template <int Count, class By> GR_HD void write_some(By& by, int k) const {
+    template <int Count, class Walk> GR_HD void write_some(Walk& by, int k) const {
         Pack<In, V> from[Count];
         Pack<Out, V> to[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) from[i] = in_scan_order(pack(k + i));
-#pragma unroll
-        for (int i = 0; i < Count; i++) by.walk(from[i], to[i]);
-#pragma unroll
-        for (int i = 0; i < Count; i++) put(k + i, in_scan_order(to[i]));
+        unrolled<Count>([&](int i) { from[i] = in_scan_order(pack(k + i)); });
+        unrolled<Count>([&](int i) { by.walk(from[i], to[i]); });
+        unrolled<Count>([&](int i) { put(k + i, in_scan_order(to[i])); });
     }
     // The state of a run in which no line begins or ends, and all positions are elements.
     GR_HD Value fold_even(i64 index) const {
         ThreadReduce<Op> reduce;
-#pragma unroll unrolled
+#pragma unroll unroll_packs
         for (int k = 0; k < Run; k++) take(reduce, pack(k), index, k);
         return reduce.state();
     }
@@ -164,23 +161,23 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // float16 along (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along
     // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
     static const bool assumes_finite =
-        !Exclusive && FiniteSum<Op, V>::exists && FiniteScan<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
-    static const int unrolled_finite = V > 4 ? (Strided ? 1 : Run) : 3;
+        !Exclusive && FiniteSum<Op, V>::exists && FiniteSums<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
+    static const int unroll_finite = V > 4 ? (Strided ? 1 : Run) : 3;
     GR_HD bool fold_finite(Value& sum) const {
         FiniteSum<Op, V> all;
-#pragma unroll unrolled_finite
+#pragma unroll unroll_finite
         for (int k = 0; k < Run; k++) all.take(in_scan_order(pack(k)));
         sum = all.sum;
         return __all_sync(0xffffffffu, all.was_finite());
     }
     GR_HD void write_finite(Value value) const {
-        FiniteScan<Op, Emit, V> scan(value, task.option);
-#pragma unroll unrolled_finite
+        FiniteSums<Op, Emit, V> scan(value, task.option);
+#pragma unroll unroll_finite
         for (int k = 0; k < Run; k++) write_some<1>(scan, k);
     }
     // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
     GR_HD void write_even(Value value, i64 index, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
-        By<by_packs> fast(value, task.option);
+        By fast(value, task.option);
         if constexpr (by_packs && VarianceF32Delta<Op, Emit>::exists) {
             VarianceF32Delta<Op, Emit> delta(value, task.option);
             if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(delta);
@@ -188,57 +185,50 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         if constexpr (by_packs && ShiftedPowerSums<Op>::exists) {
             if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(fast);
         }
-#pragma unroll unrolled
-        for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = pack(k);
-            Pack<Out, V> to;
-            if constexpr (by_packs) run_pack(fast, from, to);
-            else to = results_of(value, from, index, k);
-            put(k, to);
-        }
+#pragma unroll unroll_packs
+        for (int k = 0; k < Run; k++) put(k, results_of(fast, value, pack(k), index, k));
     }
 
-    // The state of a run in which lines may end and all positions are elements: those behind the last end are folded.
-    GR_HD State fold_ends(Cursor at) const {
-        const u32 run = Share::run;
-        u32 begin = 0;
-        u64 line = at.line;
-        const bool ends = at.left <= run, has_head = ends || at.is_head;
+    // The state of a run in which lines may end: the elements behind the last end are folded.
+    GR_HD State fold_ends(Cursor at, Elements elements) const {
+        if (at.line >= task.lines) return Running::identity();
+        const u32 count = elements.end - elements.begin;
+        const bool ends = Lines && at.left <= count, has_head = ends || at.is_head;
         if (ends) {
-            const u32 behind = run - at.left, length = saturated(task.length), more = behind < length ? 0 : behind / length;
-            begin = run - (behind - more * length);
-            line += 1 + more;
-            at.index = index_from(begin);
+            const u32 behind = count - at.left, length = saturated(task.length), more = behind < length ? 0 : behind / length;
+            elements.begin = elements.end - (behind - more * length);
+            at.line += 1 + more;
+            at.index = index_from(elements.begin);
         }
         ThreadReduce<Op> reduce;
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = pack(k);
-            if (begin <= k * V) take(reduce, from, at.index, k);
-            else if (begin < (k + 1) * V)
+            if (elements.has(k)) take(reduce, from, at.index, k);
+            else if (elements.has_some(k))
 #pragma unroll
                 for (int i = 0; i < V; i++)
-                    if (begin <= k * V + i) take(reduce, from.at[scan_index(i)], at.index, k * V + i);
+                    if (elements.has(k, i)) take(reduce, from.at[scan_index(i)], at.index, k * V + i);
         }
-        return run_state(has_head ? start_or_none(line) : Op::identity(), reduce, has_head);
+        return run_state(has_head ? start_or_none(at.line) : Op::identity(), reduce, has_head);
     }
     // The results of such a run. Only packs in which a line ends are scanned element by element.
-    GR_HD void write_ends(Cursor at, Value value) const {
+    GR_HD void write_ends(Cursor at, Elements elements, Value value) const {
+        if (at.line >= task.lines) return;
         if (at.is_head) value = start_of(at.line);
-        By<by_packs> fast(value, task.option);
+        By fast(value, task.option);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = pack(k);
             Pack<Out, V> to;
-            if (at.left > V) {
-                if constexpr (by_packs) run_pack(fast, from, to);
-                else to = results_of(value, from, at.index, k);
+            if (elements.has(k) && at.left > V) {
+                to = results_of(fast, value, from, at.index, k);
                 at.left -= V;
             } else {
                 if constexpr (by_packs) value = fast.now();
-                if (task.length >= V) write_end(at, value, k, from, to);
-                else write_short(at, value, k, from, to);
-                fast = By<by_packs>(value, task.option);
+                if (Lines && elements.has(k) && task.length >= V) write_end(at, value, k, from, to);
+                else write_short(at, elements, value, k, from, to);
+                fast = By(value, task.option);
             }
             put(k, to);
         }
@@ -260,10 +250,11 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         at.line++;
         at.left += saturated(task.length) - V;
     }
-    // A pack in which several lines may end.
-    GR_HD void write_short(Cursor& at, Value& value, int k, const Pack<In, V>& from, Pack<Out, V>& to) const {
+    // A pack in which several lines may end, or which holds other positions than elements.
+    GR_HD void write_short(Cursor& at, Elements elements, Value& value, int k, const Pack<In, V>& from, Pack<Out, V>& to) const {
 #pragma unroll
         for (int i = 0; i < V; i++) {
+            if (!elements.has(k, i)) continue;
             to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
             if (--at.left == 0) end_line(at, value, k * V + i);
         }
@@ -275,61 +266,5 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         at.left = saturated(task.length);
         at.index = index_from(element + 1);
         value = start_or_none(++at.line);
-    }
-
-    // True where all of pack number k are elements, and no line ends among them. Of a share with an end of the scan most packs are,
-    // which are taken without a look at each element.
-    GR_HD bool is_inner_pack(i64 first, int k, const Cursor& at) const {
-        const i64 begin = first + pack_of(k);
-        return begin >= (i64)task.lead && begin + V <= (i64)task.positions && at.left > V;
-    }
-    // The state of a run some of whose positions may be no elements.
-    GR_HD State fold_part(i64 first, Cursor at) const {
-        if (at.line >= task.lines) return Running::identity();
-        bool has_head = Lines && at.is_head;
-        Value start = has_head ? start_of(at.line) : Op::identity();
-        ThreadReduce<Op> reduce;
-#pragma unroll 1
-        for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = pack(k);
-            if (is_inner_pack(first, k, at)) {
-                take(reduce, from, at.index, k);
-                at.left -= V;
-                continue;
-            }
-#pragma unroll
-            for (int i = 0; i < V; i++) {
-                if (!is_element(first + pack_of(k) + scan_index(i))) continue;
-                take(reduce, from.at[scan_index(i)], at.index, k * V + i);
-                if (--at.left != 0 || !Lines) continue;
-                has_head = true;
-                at.left = saturated(task.length);
-                at.index = index_from(k * V + i + 1);
-                start = start_or_none(++at.line);
-                reduce = ThreadReduce<Op>();
-            }
-        }
-        return run_state(start, reduce, has_head);
-    }
-    GR_HD void write_part(i64 first, Cursor at, Value value) const {
-        if (at.line >= task.lines) return;
-        if (Lines && at.is_head) value = start_of(at.line);
-#pragma unroll 1
-        for (int k = 0; k < Run; k++) {
-            const Pack<In, V> from = pack(k);
-            Pack<Out, V> to;
-            if (is_inner_pack(first, k, at)) {
-                to = results_of(value, from, at.index, k);
-                at.left -= V;
-            } else {
-#pragma unroll
-                for (int i = 0; i < V; i++) {
-                    if (!is_element(first + pack_of(k) + scan_index(i))) continue;
-                    to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
-                    if (--at.left == 0) end_line(at, value, k * V + i);
-                }
-            }
-            put(k, to);
-        }
     }
 };

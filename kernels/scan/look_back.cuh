@@ -11,8 +11,6 @@
 // bytes apart; and with the tiles of two stretches of 16: means of float32 0.91, 0.98, 0.98 and 0.94, sums 1.00, 0.98,
 // 1.00 and 0.94, of float64 0.92, 0.95, 0.96 and 0.94, of complex64 0.92, 0.95, 0.97 and 0.96.
 #pragma once
-#include "../core/scan_task.cuh"
-#include "pivoted_moments.cuh"
 #include "tile_state.cuh"
 
 const int STRETCH = 16, GROUP = 8;  // tiles of a stretch; stretches of a group: two, and an anchor, are as many again

@@ -1,10 +1,8 @@
 // Running means, variances and deviations by the pack: without a branch for each element, by reciprocals and roots refined from the
 // hardware's approximations.
 #pragma once
-#include "../warp/scan.cuh"
 #include "pack_scan.cuh"
 #include "pivoted_moments.cuh"
-#include "scan_state.cuh"
 
 // Running means, by the reciprocal of each count.
 
@@ -60,21 +58,19 @@ template <class Map, class A, class Result> struct MeanScan {
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         if constexpr (ExponentShiftedBits<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
             if (all_finite(from)) {
-#pragma unroll
-                for (int j = 0; j < V; j++) {
+                unrolled<V>([&](int j) {
                     sum = add_finite(sum, from, j);
                     count += 1;
                     to.at[j] = Quotient<Result>::of(sum, count, one_over(count));
-                }
+                });
                 return;
             }
         }
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             add(sum, Map::of(from.at[j]));
             count += Map::counts(from.at[j]) ? 1.0 : 0.0;
             to.at[j] = Quotient<Result>::of((f64)value_of(sum), count, one_over(count));
-        }
+        });
     }
 };
 template <class Map, class A, class Result, int V>
@@ -207,15 +203,14 @@ template <bool Root> struct VarianceDelta<f32, Root> {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part;
         const f32 of_count = __fmaf_rn(-missing, part, 1.0f);  // a count's reciprocal over that of its divisor
         freedom += V;
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             const f32 d = (from.at[j] - mean) - mean_rest;
             sum += d;
             excess += __fmaf_rn(d, d, -variance);
             const f32 own = __fmaf_rn((V - 1) * 0.5f - j, slope, part);
             const f32 more = __fmaf_rn(__fmaf_rn(-sum * sum, own * of_count, excess), own, variance_rest), all = variance + more;
             to.at[j] = Root ? root_of(all, variance, more) : all;
-        }
+        });
     }
 };
 
@@ -232,15 +227,14 @@ template <class T, bool Root> struct VarianceDelta {
     template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part, bend = slope * part;
         freedom += V;
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             const f32 off = (V - 1) * 0.5f - j, d = to_f32(from.at[j]) - mean;
             const f32 own = __fmaf_rn(off, __fmaf_rn(off, bend, slope), part);
             sum += d;
             squares = __fmaf_rn(d, d, squares);
             const f32 variance = (before + __fmaf_rn(-sum * sum, own, squares)) * own;
             to.at[j] = narrowed(Root ? rough_root_of(variance) : variance, T());
-        }
+        });
     }
 };
 template <class T, bool SkipNan, bool Root> struct VarianceDeltaOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>>
@@ -345,6 +339,7 @@ struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root
     static const bool exists = FewDigits<T>::yes;
     GR_HD WholeLineVariance() : PivotSums(0) {}
     GR_HD explicit WholeLineVariance(T first) : PivotSums(cast<f64>(first)) {}
+    using PivotSums::take;
     GR_HD void take(T x) { add(cast<f64>(x)); }
     GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
     GR_HD Moments2<MeanOf<T>> state(u32 count) const {

@@ -1,11 +1,6 @@
 // Packs of V elements scanned at once, where that costs less than one element after another: extremes of narrow elements two to
 // an instruction, sums of 16-bit floats two to a rounding, and all that comes behind an element that decides.
 #pragma once
-#include "../core/pack.cuh"
-#include "../core/task.cuh"
-#include "../monoid/extremes.cuh"
-#include "../monoid/logical.cuh"
-#include "exponent_shift.cuh"
 #include "scan_state.cuh"
 
 //   PackScan(state, option)   begins behind `state`
@@ -15,9 +10,19 @@ struct NoPackScan { static const bool exists = false; };
 template <class Op, class Emit, int V> struct PackScanOf { typedef NoPackScan type; };
 template <class Op, class Emit, int V> using PackScan = typename PackScanOf<Op, Emit, V>::type;
 
-// Has its place where elements are taken one by one.
-struct ElementwiseScan {
-    template <class State> GR_HD ElementwiseScan(const State&, const f64*) {}
+// The same element by element, with Reverse from a pack's last one on.
+template <class Op, class Emit, bool Exclusive, bool Reverse = false> struct ElementwiseScan {
+    typename Op::State state;
+    const f64* option;
+    GR_HD ElementwiseScan(const typename Op::State& before, const f64* options) : state(before), option(options) {}
+    GR_HD typename Op::State now() const { return state; }
+    template <int V> GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
+#pragma unroll
+        for (int i = 0; i < V; i++) {
+            const int j = Reverse ? V - 1 - i : i;
+            to.at[j] = scan_one<Op, Emit, Exclusive>(state, from.at[j], option);
+        }
+    }
 };
 template <bool First, class A, class B> struct Conditional { typedef A type; };
 template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
@@ -32,16 +37,14 @@ template <class Op, class Emit, int V> struct ChangesOnceScan {
     GR_HD typename Op::State now() const { return state; }
     GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
         if (Op::may_change(state, from)) {
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 state = ScanStep<Op>::of(state, from.at[j]);
                 to.at[j] = Emit::of(state, option);
-            }
+            });
             return;
         }
         const typename Emit::Out result = Emit::of(state, option);
-#pragma unroll
-        for (int j = 0; j < V; j++) to.at[j] = result;
+        unrolled<V>([&](int j) { to.at[j] = result; });
     }
 };
 template <class T, class Emit, int V> struct PackScanOf<Any<T>, Emit, V> { typedef ChangesOnceScan<Any<T>, Emit, V> type; };
@@ -61,8 +64,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
     GR_HD T now() const { return Best{carry}.settle(); }
     GR_HD void run(const Pack<T, V>& from, Pack<T, V>& to) {
         const u32 worst = Best::place(Extreme<T, Max, SkipNan>::worst());
-#pragma unroll
-        for (int w = 0; w < (int)sizeof(T) * V / 4; w++) {
+        unrolled<(int)sizeof(T) * V / 4>([&](int w) {
             const u32 word = ((const u32*)&from)[w];
             u32& out = ((u32*)&to)[w];
             if constexpr (sizeof(T) == 2) {
@@ -75,7 +77,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
                 out = __byte_perm(Lane::better(before, even), odd, 0x7351);
                 carry = __byte_perm(odd, 0, 0x3232);
             }
-        }
+        });
     }
 };
 template <class T, bool Max, bool SkipNan, int V>
@@ -102,7 +104,8 @@ template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* op
 }
 
 // Packs replaced by their running sums, where all elements are finite: their bits are shifted (exponent_shift.cuh).
-template <class Map, class Emit, int V> struct FiniteSums {
+template <class Op, class Emit, int V> struct FiniteSums { static const bool exists = false; };
+template <class Map, class Emit, int V> struct FiniteSums<Sum<Map, f64>, Emit, V> {
     typedef typename Map::In T;
     typedef typename Emit::Out Out;
     static const bool exists = ADDS_FLOATS<Map> || (ADDS_HALVES<Map> && V % 2 == 0 && IsSame<Out, T>::yes);
@@ -119,11 +122,10 @@ template <class Map, class Emit, int V> struct FiniteSums {
                 ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
             }
         } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 sum = add_finite(sum, all, j);
                 to.at[j] = Emit::of(sum, option);
-            }
+            });
         }
     }
 };

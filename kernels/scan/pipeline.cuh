@@ -7,7 +7,6 @@
 #include "../block/named.cuh"
 #include "../core/copy.cuh"
 #include "../core/task.cuh"
-#include "../core/types.cuh"
 
 const int WRITE_DELAY = 2;                // rounds between a tile's folding and its writing
 const int STAGES = WRITE_DELAY + 2;       // tiles in shared memory
@@ -168,19 +167,21 @@ template <class Work> struct Pipeline {
     }
 };
 
+// All threads of a block call, of as many blocks as there are.
+template <class Work> GR_HD void run_tiles(const typename Work::Task& task) {
+    const Work work(task);
+    work.begin();
+    Pipeline<Work>(work, task.tiles, task.ticket).run();
+}
 // Grid: any number of blocks.
 template <class Work>
 __global__ void __launch_bounds__(Pipeline<Work>::threads, Work::blocks)
     scan_tiles(const __grid_constant__ typename Work::Task task) {
-    const Work work(task);
-    work.begin();
-    Pipeline<Work>(work, task.tiles, task.ticket).run();
+    run_tiles<Work>(task);
 }
 // Grid: any number of clusters. No block ends before it has received all that it is sent.
 template <class Work>
 __global__ void GR_CLUSTER(Work::cluster_blocks) __launch_bounds__(Pipeline<Work>::threads, Work::blocks)
     scan_cluster_tiles(const __grid_constant__ typename Work::Task task) {
-    const Work work(task);
-    work.begin();
-    Pipeline<Work>(work, task.tiles, task.ticket).run();
+    run_tiles<Work>(task);
 }

@@ -26,6 +26,9 @@ struct PivotSums {
         sums.sum += d;
         sums.squares = __fma_rn(d, d, sums.squares);
     }
+    template <class T, int V> GR_HD void take(const Pack<T, V>& pack) {
+        unrolled<V>([&](int j) { add(cast<f64>(pack.at[j])); });
+    }
 };
 
 // A warp's share about its first element, which all lanes read: the lanes' sums are scanned without a division, and a lane's prefix
@@ -36,10 +39,6 @@ template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, 
     typedef Moments2<MeanOf<T>> State;
     typedef Sums::State SumState;
     GR_HD ShiftedPowerSums(T first) : PivotSums(cast<f64>(first)) {}  // the sums of a lane
-    template <int V> GR_HD void take(const Pack<T, V>& pack) {
-#pragma unroll
-        for (int j = 0; j < V; j++) add(cast<f64>(pack.at[j]));
-    }
     // Elements may be left out; none is where `is_whole` in all lanes of a warp.
     static const bool skips = SkipNan;
     GR_HD bool is_whole() const { return sums.sum == sums.sum; }

@@ -1,29 +1,11 @@
 // Running means and variances of columns with equally many elements: the reciprocals of a row's count are computed once for all of
-// them, into a table in shared memory. Below it the serial scan of a strip, by one warp from its first row to its last.
-#pragma once
-#include "column_ops.cuh"
-
-// Scans the rows of a strip, tile by tile, of V columns a lane.
+// them, into a table in shared memory. Below it the scans that take tile by tile of such columns.
 //   Scan(before, option)             all lanes of a warp call
 //   scan.begin(first, rows, table)   all lanes of a warp call for each tile, and then __syncwarp; `table` has an Entry a row
 //   scan.rows(from, to)              rows' results
 //   scan.after(j)                    the state of column j
-template <class Op, class Emit, int V, bool Exclusive> struct AnySerialScan : ColumnScan<Op, Emit, V, Exclusive> {
-    typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
-    using Scan::Scan;
-    GR_HD void begin(u64, u32, u8*) {}
-};
-// Variances about the mean of all rows before the tile.
-template <class Op, class Emit, int V> struct RebasedSerialScan : ColumnScan<Op, Emit, V, false> {
-    typedef ColumnScan<Op, Emit, V, false> Scan;
-    using Scan::Scan;
-    GR_HD void begin(u64, u32, u8*) {
-        typename Op::State state[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) state[j] = Scan::after(j);
-        (Scan&)*this = Scan(state, Scan::runs[0].option);
-    }
-};
+#pragma once
+#include "column_ops.cuh"
 
 // One over the counts of a tile's rows, and over what squares are divided by.
 struct ReciprocalTable {
@@ -35,8 +17,7 @@ struct ReciprocalTable {
     template <class State, int V> static GR_HD bool counts_agree(const State (&before)[V], bool has) {
         const auto first = shuffle_from(0xffffffffu, before[0].count, 0, 32);
         bool alike = true;
-#pragma unroll
-        for (int j = 0; j < V; j++) alike = alike && before[j].count == first;
+        unrolled<V>([&](int j) { alike = alike && before[j].count == first; });
         return __all_sync(0xffffffffu, alike || !has);
     }
     GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer) {
@@ -63,16 +44,13 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     f64 sum[V], squares[V];  // of the tile's rows, about the mean; where not wide, squares are those of all rows
     const f64* option;
     GR_HD SerialVarianceScan(const State (&before)[V], const f64* options) : ReciprocalTable(before[0].count), option(options) {
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             mean[j] = before[j].mean;
             m2[j] = Mean{wide ? before[j].m2 : 0};
             sum[j] = 0;
             squares[j] = wide ? 0 : before[j].m2;
-        }
+        });
     }
-    static GR_HD f64 distance_from(f64 mean, T x) { return cast<f64>(x) - mean; }
-    static GR_HD f64 distance_from(Twofold mean, T x) { return (cast<f64>(x) - mean.hi) - mean.lo; }
     static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
     static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
     // The sum of squares about a mean that is `shift` away.
@@ -82,14 +60,13 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     }
     GR_HD void settle() {
         const f64 part = one_over(count);
-#pragma unroll
-        for (int j = 0; j < V; j++) {
+        unrolled<V>([&](int j) {
             const f64 shift = sum[j] * part, more = squares_about(j, shift);
             if (wide) m2[j] = shifted(m2[j], more);
             mean[j] = shifted(mean[j], shift);
             sum[j] = 0;
             squares[j] = wide ? 0 : more;
-        }
+        });
     }
     GR_HD void begin(u64 first, u32 rows, u8* table) {
         if (count > 0) settle();
@@ -97,26 +74,23 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
         if (count == 0) {
-#pragma unroll
-            for (int j = 0; j < V; j++) mean[j] = Mean{cast<f64>(from[0].at[j])};
+            unrolled<V>([&](int j) { mean[j] = Mean{cast<f64>(from[0].at[j])}; });
         } else if (wide && count < few) {
             settle();
         }
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             const Entry part = next[i];
             f64 variances[V];
-#pragma unroll
-            for (int j = 0; j < V; j++) {
-                const f64 d = distance_from(mean[j], from[i].at[j]);
+            unrolled<V>([&](int j) {
+                const f64 d = (cast<f64>(from[i].at[j]) - first_of(mean[j])) - rest_of(mean[j]);
                 sum[j] += d;
                 squares[j] = __fma_rn(d, d, squares[j]);
                 const f64 all = total(m2[j], squares_about(j, sum[j] * part.count));
                 variances[j] = (!wide && all < 0 ? 0 : all) * part.freedom;
                 if (wide) to[i].at[j] = cast<Result>(Op::spread(variances[j]));
-            }
+            });
             if (!wide) VarianceResults<Op, Result>::of(variances, to[i]);
-        }
+        });
         pass(Count);
     }
     GR_HD State after(int j) const {
@@ -129,44 +103,34 @@ template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable 
     typedef Averaged<f64> State;
     f64 sum[V];
     GR_HD SerialMeanScan(const State (&before)[V], const f64*) : ReciprocalTable((f64)before[0].count) {
-#pragma unroll
-        for (int j = 0; j < V; j++) sum[j] = before[j].sum;
+        unrolled<V>([&](int j) { sum[j] = before[j].sum; });
     }
     GR_HD void begin(u64 first, u32 rows, u8* table) { fill(first, rows, table, 0); }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             const f64 part = next[i].count;
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 add(sum[j], cast<f64>(from[i].at[j]));
                 to[i].at[j] = cast<Result>(sum[j] * part);
-            }
-        }
+            });
+        });
         pass(Count);
     }
     GR_HD State after(int j) const { return {sum[j], (i64)count}; }
 };
 
-// Means of floats, which StripScan takes by the table as well (columns.cuh).
-template <class Op> struct MeansOfFloats { static const bool yes = false; };
-template <class T> struct MeansOfFloats<Mean<Value<T, f64>, f64>> { static const bool yes = AddsElements<Value<T, f64>>::yes; };
-
-// How an operator is scanned where counts agree (EqualCounts), and where they may not (Any).
+// How an operator is scanned where counts agree.
 template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
     static const bool uses_table = false;
-    typedef AnySerialScan<Op, Emit, V, Exclusive> Any;
-    typedef Any EqualCounts;
+    typedef void EqualCounts;
 };
 template <class T, bool Root, class Result, int V>
 struct SerialColumnOps<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V, false> {
     static const bool uses_table = true;
-    typedef RebasedSerialScan<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V> Any;
     typedef SerialVarianceScan<T, Variance<T, false, Root>, Result, V> EqualCounts;
 };
 template <class T, class Result, int V>
 struct SerialColumnOps<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> {
     static const bool uses_table = true;
-    typedef AnySerialScan<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> Any;
     typedef SerialMeanScan<T, Result, V> EqualCounts;
 };

@@ -1,7 +1,5 @@
 // Rows of a strip of columns, on their way through shared memory.
 #pragma once
-#include "../core/copy.cuh"
-#include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "warp_share.cuh"
 
@@ -68,11 +66,8 @@ struct RowStaging {
         const u8* pack = begin - phase + lane * 16;
         u32 to = share + lane * 16;
 #pragma unroll 4
-        for (i32 left = (i32)(end - pack); left > 0; left -= 512) {
+        for (i32 left = (i32)(end - pack); left > 0; left -= 512, pack += 512, to += 512)
             fetch_pack<Inside>(to, pack, begin, end, low, high);
-            pack += 512;
-            to += 512;
-        }
     }
     template <bool Inside, bool Even> GR_HD void fetch_rows(const RowLayout& layout, const u8* low, const u8* high) const {
         const u32 packs = (u32)layout.pitch / 16, hop = (u32)layout.hop, skip = 32 - hop * packs;
@@ -90,11 +85,7 @@ struct RowStaging {
         u8* to = GR_SHARED + share + lane * 16;
         const i64 ahead = (i64)hop * layout.step;
 #pragma unroll 4
-        for (i32 left = (i32)(rows - row); left > 0; left -= hop) {
-            copy_async(to, at);
-            at += ahead;
-            to += 512;
-        }
+        for (i32 left = (i32)(rows - row); left > 0; left -= hop, at += ahead, to += 512) copy_async(to, at);
     }
     // From a lane's pack to its next one there are `hop` rows and `skip` packs.
     template <bool Inside, bool Skips>

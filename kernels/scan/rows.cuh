@@ -2,12 +2,9 @@
 // starts where position `lead` of aligned packs of 16 bytes would; or Strided: lines with gaps between them or at another alignment
 // are copied unit by unit.
 #pragma once
-#include "../core/shared.cuh"
-#include "../core/task.cuh"
 #include "lane_run.cuh"
 #include "look_back.cuh"
 #include "pipeline.cuh"
-#include "scan_state.cuh"
 
 template <class Op, class Emit, int Warps, int Run, bool Lines, bool Strided, bool Exclusive, bool Reverse>
 struct RowScan : TileWork<Scan, Warps, 1> {
@@ -67,11 +64,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const i64 first = share_of(location.tile), low = (i64)task.lead, high = (i64)task.positions;
         if constexpr (Strided) {
             const ShareStart<Share::elements> start(task, first);
-            u32 misaligned =
-                fetch_units<false, Share::elements, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
+            u32 misaligned = fetch_units<&Offset::a, Share::size_a>(task, task.unit_a, share_a(stage), task.a, first, start);
             if constexpr (Share::size_b > 0)
-                misaligned |=
-                    fetch_units<true, Share::elements, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start) * 16;
+                misaligned |= 16 * fetch_units<&Offset::b, Share::size_b>(task, task.unit_b, share_b(stage), task.b, first, start);
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
@@ -85,9 +80,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     GR_HD void realign(u32 stage) const {
         if constexpr (Strided) {
             const u32 misaligned = scratch().misaligned[stage][warp], first = misaligned % 16, second = misaligned / 16;
-            if (first) ContiguousSpan<false, Share::elements, Share::size_a>::realign(share_a(stage), first);
+            if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);
             if constexpr (Share::size_b > 0)
-                if (second) ContiguousSpan<true, Share::elements, Share::size_b>::realign(share_b(stage), second);
+                if (second) ContiguousSpan<Share::elements, Share::size_b>::realign(share_b(stage), second);
         }
     }
     GR_HD void drain(u64 tile, u32 stage) const {
@@ -116,7 +111,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             if constexpr (Lines) return Running::of(warp_scan<Op, 32>(own), false);
             state = Running::of(own, false);
         } else {
-            state = Lines && is_inner(first) ? run.fold_ends(at) : run.fold_part(first, at);
+            state = run.fold_ends(at, run.elements_of(first));
         }
         return scan_warp_states<Op, Running>(state);
     }
@@ -145,21 +140,15 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             }
         }
         if (even) return run.write_even(value, at.index);
-        if constexpr (Lines)
-            if (is_inner(first)) return run.write_ends(at, value);
-        run.write_part(first, at, value);
+        run.write_ends(at, run.elements_of(first), value);
     }
 
     // Positions without elements before the first element in the order of the scan.
     GR_HD u64 lead() const { return Reverse ? task.tiles * tile_elements - task.positions : task.lead; }
-    GR_HD u64 elements_before(u64 tile) const {
-        const u64 first = tile * tile_elements;
-        return first > lead() ? first - lead() : 0;
-    }
     // Which tiles count for a tile's prefix.
     GR_HD LookBackRange range_of(u64 tile) const {
         if (!Lines) return {0, false, false};
-        const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = elements_before(tile);
+        const u64 elements = task.positions - task.lead, first = tile * tile_elements, at = first > lead() ? first - lead() : 0;
         u64 end = first + tile_elements - lead();
         if (end > elements) end = elements;
         const u64 line = task.length > 1 ? task.by_length.of(at) : at, head = line * task.length;
@@ -177,10 +166,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const bool even = is_even(first, at);
         if constexpr (by_power_sums) {
             if (even) {
-                const In* share = (const In*)share_a(stage);
                 ShiftedPowerSums<Op> fold(first_element(stage));
 #pragma unroll 3
-                for (int k = 0; k < Run; k++) fold.take(take_pack<In, V>((const u8*)(share + lane_run(stage).pack_of(k))));
+                for (int k = 0; k < Run; k++) fold.take(lane_run(stage).pack(k));
                 const typename ShiftedPowerSums<Op>::SumState through = fold.through();
                 const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
                 if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;

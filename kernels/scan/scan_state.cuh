@@ -1,9 +1,7 @@
 // What runs through a scan: the state of an operator, how one element more changes it, and where segments begin.
 #pragma once
-#include "../core/line.cuh"
 #include "../core/scan_task.cuh"
 #include "../monoid/arg.cuh"
-#include "../monoid/extremes.cuh"
 #include "../monoid/logical.cuh"
 #include "../monoid/moments.cuh"
 #include "../monoid/order.cuh"
@@ -65,10 +63,7 @@ template <class Real, bool SkipNan>
 struct ScanStep<ComplexStd<Real, SkipNan>> : ScanStep<ComplexMoments<Real, SkipNan>> {};
 
 // Elements whose variances have few digits: sums about one mean in binary64 have more than enough.
-template <class T> struct FewDigits { static const bool yes = false; };
-template <> struct FewDigits<half> { static const bool yes = true; };
-template <> struct FewDigits<bfloat16> { static const bool yes = true; };
-template <> struct FewDigits<f32> { static const bool yes = true; };
+template <class T> struct FewDigits { static const bool yes = ExponentShiftedBits<T>::exists; };
 
 // Operators whose states keep the position of an element: scans tell them each element's index in its line.
 template <class Op> struct Indexed : Op {};
@@ -143,15 +138,11 @@ template <class Op> struct LineEnds<Counted<Op>> {
 };
 
 // Elements with a flag each: where it is set, a segment begins, and nothing before it counts.
-template <class Op> struct Segmented;
-template <class Op> struct ScanStep<Segmented<Op>>;
-template <class Op> struct Segmented {
+template <class Op> struct Segmented : SegmentedState<Op, true> {
     typedef Pair<typename Op::In, boolean> In;
     typedef typename SegmentedState<Op, true>::State State;
     typedef State Acc;
-    static GR_HD State identity() { return SegmentedState<Op, true>::identity(); }
-    static GR_HD State combine(State earlier, State later) { return SegmentedState<Op, true>::combine(earlier, later); }
-    static GR_HD Acc start() { return identity(); }
+    static GR_HD Acc start() { return Segmented::identity(); }
     static GR_HD void absorb(Acc& acc, In x, i64 index) { acc = ScanStep<Segmented>::of(acc, x, index); }
     template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<In, V>& pack, i64 index, i64 step) {
 #pragma unroll
@@ -170,10 +161,8 @@ template <class Op> struct ScanStep<Segmented<Op>> {
 template <class Op> struct KeepsIndex<Segmented<Op>> : KeepsIndex<Op> {};
 
 // One flag for both: a segment or a line begins.
-template <class Op> struct SegmentedState<Segmented<Op>, true> {
-    typedef typename Segmented<Op>::State State;
-    static GR_HD State identity() { return Segmented<Op>::identity(); }
-    static GR_HD State combine(State earlier, State later) { return Segmented<Op>::combine(earlier, later); }
+template <class Op> struct SegmentedState<Segmented<Op>, true> : SegmentedState<Op, true> {
+    typedef typename SegmentedState<Op, true>::State State;
     static GR_HD State of(State value, bool has_head) { return {value.value, value.has_head | has_head}; }
     static GR_HD State value(State state) { return state; }
 };

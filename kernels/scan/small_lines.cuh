@@ -1,14 +1,8 @@
 // Scans short lines without anything passing between lanes: a lane takes whole lines of a warp's share, those that lie one after
 // another, or at any strides in small planes.
 #pragma once
-#include "../core/copy.cuh"
-#include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
-#include "column_ops.cuh"
-#include "moments_scan.cuh"
-#include "pack_scan.cuh"
 #include "reciprocal_table.cuh"
-#include "scan_state.cuh"
 #include "warp_share.cuh"
 
 // Lines one after another.
@@ -82,10 +76,9 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     static GR_HD void fetch(const RunLayout& runs, u8* to, const u8* from, u32 count) {
         const u32 whole = count / 16 * 16;
         runs.each(whole, [&](u32 place, u32 at) { copy_async(to + place, from + at); });
-        const u32 rest = whole + lane_of(), run = rest / runs.run;  // bytes of the last share
+        const u32 rest = whole + threadIdx.x % 32, run = rest / runs.run;  // bytes of the last share
         if (rest < count) to[rest ^ runs.swizzle(run)] = from[rest];
     }
-    static GR_HD u32 lane_of() { return threadIdx.x % 32; }
     GR_HD void fetch(u64 share, u32 stage) const {
         fetch(runs_a, share_a(stage), task.a + first_of(share) * size_a, count_of(share) * size_a);
         if constexpr (size_b > 0) fetch(runs_b, share_b(stage), task.b + first_of(share) * size_b, count_of(share) * size_b);
@@ -121,7 +114,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     static const int N = V > 1 ? V : 4;
     typedef PackScan<Op, Emit, N> Packs;
     static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !ShiftedPowerSums<Op>::skips;
-    typedef typename Conditional<by_packs, Packs, ElementwiseScan>::type By;
+    typedef typename Conditional<by_packs, Packs, ElementwiseScan<Op, Emit, Exclusive, Reverse>>::type By;
     // This lane's elements from one on.
     template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
         Pack<In, Count> from;
@@ -149,12 +142,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
         const Pack<In, N> from = take<N>(stage, place);
         Pack<Out, N> to;
-        if constexpr (by_packs) {
-            by.run(from, to);
-        } else {
-#pragma unroll
-            for (int i = 0; i < N; i++) to.at[Reverse ? N - 1 - i : i] = one(walk, from.at[Reverse ? N - 1 - i : i]);
-        }
+        by.run(from, to);
         put<N>(stage, place, to);
         walk.left -= N;
     }
@@ -191,10 +179,10 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
                 take_on(walk, by, stage, Reverse ? elements - N - at : at);
                 at += N;
                 if (walk.left > 0) continue;
-                if constexpr (by_packs) walk.state = by.now();
+                walk.state = by.now();
                 end_line(walk, first, each);
             } else {
-                if constexpr (by_packs) walk.state = by.now();
+                walk.state = by.now();
                 take_ends(walk, stage, Reverse ? elements - V - at : at, first);
                 at += V;
             }
@@ -260,15 +248,14 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         const Pack<In, Count> from = take<Count>(stage, place);
         const CountReciprocal* const part = parts();
         f64 variances[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
+        unrolled<Count>([&](int i) {
             const int j = Reverse ? Count - 1 - i : i;
             const CountReciprocal with = part[Ends ? number : number + i];
             if (Ends && number == 0) by = WholeLine(from.at[j]);
             by.take(from.at[j]);
             variances[j] = by.variance(with.count, with.part);
             if (Ends && ++number == (u32)task.length) number = 0;
-        }
+        });
         if (!Ends && (number += Count) == (u32)task.length) number = 0;
         Pack<Out, Count> to;
         VarianceResults<Op, Out>::of(variances, to);
@@ -478,12 +465,10 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
 #pragma unroll 1
         for (; left >= batch; left -= batch) {
             Pack<In, 1> rows[batch];
-#pragma unroll
-            for (int i = 0; i < batch; i++) rows[i] = take_pack<In, 1>(from + i * step);
+            unrolled<batch>([&](int i) { rows[i] = take_pack<In, 1>(from + i * step); });
             Pack<Out, 1> found[batch];
             scan.rows(rows, found);
-#pragma unroll
-            for (int i = 0; i < batch; i++) put_pack<Out, 1>(to + i * step_out, found[i]);
+            unrolled<batch>([&](int i) { put_pack<Out, 1>(to + i * step_out, found[i]); });
             from += batch * step;
             to += batch * step_out;
         }

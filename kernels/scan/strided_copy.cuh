@@ -1,40 +1,64 @@
 // Copies of lines that do not lie one after another in memory, or not at the alignment of the others, into shared memory and out of
 // it: whole packs of a contiguous span at any alignment, packs of every second or third element, else unit by unit.
 #pragma once
-#include "../core/copy.cuh"
-#include "../core/line.cuh"
-#include "../core/scan_task.cuh"
 #include "warp_share.cuh"
 
 // The 16 bytes from byte `by` on of two packs one after another, a funnel shift by whole elements.
 template <int Size> GR_HD uint4 shifted(uint4 one, uint4 two, u32 by) {
     const u32 all[8] = {one.x, one.y, one.z, one.w, two.x, two.y, two.z, two.w};
     u32 pairs[6], words[5], out[4];
-#pragma unroll
-    for (int i = 0; i < 6; i++) pairs[i] = by & 8 ? all[i + 2] : all[i];
-#pragma unroll
-    for (int i = 0; i < 5; i++) words[i] = by & 4 ? pairs[i + 1] : pairs[i];
-#pragma unroll
-    for (int i = 0; i < 4; i++) out[i] = Size >= 4 ? words[i] : (u32)((words[i] | (u64)words[i + 1] << 32) >> (by % 4 * 8));
+    unrolled<6>([&](int i) { pairs[i] = by & 8 ? all[i + 2] : all[i]; });
+    unrolled<5>([&](int i) { words[i] = by & 4 ? pairs[i + 1] : pairs[i]; });
+    unrolled<4>([&](int i) { out[i] = Size >= 4 ? words[i] : (u32)((words[i] | (u64)words[i + 1] << 32) >> (by % 4 * 8)); });
     return make_uint4(out[0], out[1], out[2], out[3]);
 }
+
+const u32 SATURATED = 1u << 31;  // in place of any number larger than a share
+GR_HD u32 saturated(u64 count) { return count < SATURATED ? (u32)count : SATURATED; }
+
+// An element's line, and its place in the line.
+struct Element {
+    u64 line;
+    i64 in_line;
+};
+
+// The first element of a share, and how the share's lines lie.
+template <int Elements> struct ShareStart {
+    u64 line, in_line;
+    Offset here, step, pitch;  // where its line begins; bytes from one element to the next, and from one of the share's lines
+    bool inner, evenly;        // no line begins or ends in the share; its lines lie evenly apart
+    GR_HD ShareStart(const Scan& task, i64 first) : step{task.step_a, task.step_b, task.step_out} {
+        const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
+        line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
+        in_line = at - line * task.length;
+        here = task.line.at(line);
+        const Stride& last_dim = task.line.dim[dims - 1];
+        pitch = {last_dim.a, last_dim.b, last_dim.c};
+        evenly = first >= (i64)task.lead && first + Elements <= (i64)task.positions;  // all of its positions are elements
+        inner = evenly && in_line > 0 && task.length > in_line + Elements;
+        if (!evenly || dims == 1) return;
+        const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
+        if (last == line + 1) {  // of two lines the second may lie anywhere
+            const Offset next = task.line.at(last);
+            pitch = {next.a - here.a, next.b - here.b, next.c - here.c};
+        } else {
+            evenly = last_dim.div.of(line) == last_dim.div.of(last);
+        }
+    }
+};
 
 // A share whose elements of an operand lie one after another in memory, at whatever alignment. Aligned packs of memory are copied to
 // shared memory; the first and the last, of which the share has a part each, to one place. Once all are there, they are shifted to
 // the alignment of shared memory.
-template <bool Second, int Elements, int Size> struct ContiguousSpan {
+template <int Elements, int Size> struct ContiguousSpan {
     static const int packs = Elements * Size / 16, each = 16 / Size;
     bool exists;
     u32 phase;       // bytes of the first pack that lie before the share
     const u8* base;  // where the first pack lies
 
-    // `from` is the operand's first element.
-    template <class Start> GR_HD ContiguousSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
-        if ((Second ? task.step_b : task.step_a) != Size || task.length < Elements || !start.whole) return;
-        // No line begins or ends in the share, whichever the order.
-        if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
-        exists = true;
-        const u8* element = from + (Second ? start.here.b : start.here.a) + start.in_line * Size;
+    // `line`: where the share's line begins in the operand, whose elements are `step` bytes apart.
+    GR_HD ContiguousSpan(const ShareStart<Elements>& start, const u8* line, i64 step) : exists(start.inner && step == Size) {
+        const u8* element = line + start.in_line * Size;
         phase = (u32)((u64)element % 16);
         base = element - phase;
     }
@@ -42,12 +66,11 @@ template <bool Second, int Elements, int Size> struct ContiguousSpan {
     GR_HD void fetch(u8* to) const {
         const int lane = threadIdx.x % 32;
         const u8* from = base + lane * 16;
-#pragma unroll
-        for (int k = 0; k < (packs + 31) / 32; k++) {
+        unrolled<(packs + 31) / 32>([&](int k) {
             const int pack = k * 32 + lane;
             if ((packs % 32 == 0 || pack < packs) && (pack > 0 || phase == 0)) copy_async(to + pack * 16, from);
             from += 32 * 16;
-        }
+        });
         if (phase == 0 || lane >= each) return;
         const u32 byte = lane * Size;  // in a pack: elements of the first, and of the one behind the last
         const u8* source = base + byte + (byte >= phase ? 0 : packs * 16);
@@ -63,18 +86,16 @@ template <bool Second, int Elements, int Size> struct ContiguousSpan {
 #pragma unroll 1
         for (int round = 0; round < rounds; round += batch) {
             uint4 one[batch], two[batch];
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
+            unrolled<batch>([&](int i) {
                 const int pack = (round + i) * 32 + lane;
                 one[i] = at[pack < packs ? pack : 0];
                 two[i] = pack + 1 < packs ? at[pack + 1] : first;
-            }
+            });
             __syncwarp();
-#pragma unroll
-            for (int i = 0; i < batch; i++) {
+            unrolled<batch>([&](int i) {
                 const int pack = (round + i) * 32 + lane;
                 if (pack < packs) at[pack] = shifted<Size>(one[i], two[i], phase);
-            }
+            });
         }
         __syncwarp();
     }
@@ -93,24 +114,18 @@ template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
 // wider elements than two bytes asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one and so: maxima of every
 // other bool 181 us and 101, of every third uint8 186 and 117, of every other int16 98 and 86, sums of every other float32 71 and
 // 81.
-template <bool Second, int Elements, int Size> struct SteppedSpan {
+template <int Elements, int Size> struct SteppedSpan {
     static const int packs = Elements * Size / 16;
     bool exists;
     u32 apart, offset;  // elements from one to the next; the first one's bytes in its pack
     const u8* base;     // where the first pack's memory begins
 
-    // `from` is the operand's first element.
-    template <class Start> GR_HD SteppedSpan(const Scan& task, const u8* from, const Start& start) : exists(false) {
-        const i64 step = Second ? task.step_b : task.step_a;
-        apart = step == 2 * Size ? 2 : 3;
-        if (Size > 2 || step != (i64)apart * Size) return;
-        if (task.length < Elements || !start.whole) return;
-        // Elements come before and behind the share's, so that all of its packs are the operand's.
-        if (start.in_line == 0 || task.length - start.in_line <= Elements) return;
-        const u8* element = from + (Second ? start.here.b : start.here.a) + (i64)start.in_line * step;
+    // As of a ContiguousSpan. Elements come before and behind the share's, so that all of its packs are the operand's.
+    GR_HD SteppedSpan(const ShareStart<Elements>& start, const u8* line, i64 step) : apart(step == 2 * Size ? 2 : 3) {
+        const u8* element = line + (i64)start.in_line * step;
         offset = (u32)((u64)element % 16);
         base = element - offset;
-        exists = offset < apart * Size;
+        exists = Size <= 2 && step == (i64)apart * Size && start.inner && offset < apart * Size;
     }
     // All lanes of a warp call.
     GR_HD void fetch(u8* to) const {
@@ -127,17 +142,15 @@ template <bool Second, int Elements, int Size> struct SteppedSpan {
 #pragma unroll 2
         for (int pack = lane; pack < packs; pack += 32, from += 32 * 16 * Apart) {
             u32 words[4 * Apart];
-#pragma unroll
-            for (int i = 0; i < Apart; i++) {
+            unrolled<Apart>([&](int i) {
                 const uint4 four = *(const uint4*)(from + 16 * i);
                 words[4 * i] = four.x;
                 words[4 * i + 1] = four.y;
                 words[4 * i + 2] = four.z;
                 words[4 * i + 3] = four.w;
-            }
+            });
             u32 out[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++) out[i] = picked<Size, Apart, Offset>(words + i * Apart);
+            unrolled<4>([&](int i) { out[i] = picked<Size, Apart, Offset>(words + i * Apart); });
             *(uint4*)(to + pack * 16) = make_uint4(out[0], out[1], out[2], out[3]);
         }
     }
@@ -145,52 +158,15 @@ template <bool Second, int Elements, int Size> struct SteppedSpan {
 
 // Below, shares are copied unit by unit. A copy unit is elements that lie together in memory, as many as are aligned wherever lines
 // begin.
-const u32 SATURATED = 1u << 31;  // in place of any number larger than a share
-GR_HD u32 saturated(u64 count) { return count < SATURATED ? (u32)count : SATURATED; }
-
-// An element's line, and its place in the line.
-struct Element {
-    u64 line;
-    i64 in_line;
-};
-
-// The first element of a share, and how the share's lines lie.
-template <int Elements> struct ShareStart {
-    u64 line, in_line;
-    Offset here;  // where its line begins
-    bool whole, evenly;  // all positions of the share are elements; its lines lie evenly apart
-    i64 pitch_a, pitch_b, pitch_out;  // bytes from one of those lines to the next
-    GR_HD ShareStart(const Scan& task, i64 first) {
-        const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
-        line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
-        in_line = at - line * task.length;
-        here = task.line.at(line);
-        whole = first >= (i64)task.lead && first + Elements <= (i64)task.positions;
-        evenly = whole;
-        pitch_a = task.line.dim[dims - 1].a;
-        pitch_b = task.line.dim[dims - 1].b;
-        pitch_out = task.line.dim[dims - 1].c;
-        if (!whole || dims == 1) return;
-        const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
-        if (last == line + 1) {  // of two lines the second may lie anywhere
-            const Offset next = task.line.at(last);
-            pitch_a = next.a - here.a;
-            pitch_b = next.b - here.b;
-            pitch_out = next.c - here.c;
-        } else {
-            evenly = task.line.dim[dims - 1].div.of(line) == task.line.dim[dims - 1].div.of(last);
-        }
-    }
-};
 
 // Finds the copy units, of E elements each, of a share from position `first` on.
 template <int Elements, int E> struct CopyUnits {
     static const int rounds = (Elements / E + 31) / 32;  // rounds of the warp in which all units are taken, one a lane
     const Scan& task;
+    const ShareStart<Elements>& start;
     i64 first, begin;  // the first position of the share; that of its first element
-    u64 line, in_line; // of that element
-    GR_HD CopyUnits(const Scan& scan, i64 from, const ShareStart<Elements>& start)
-        : task(scan), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead), line(start.line), in_line(start.in_line) {}
+    GR_HD CopyUnits(const Scan& scan, i64 from, const ShareStart<Elements>& at)
+        : task(scan), start(at), first(from), begin(from > (i64)scan.lead ? from : (i64)scan.lead) {}
     // True where this lane has a unit in a round.
     GR_HD bool has(int round) const {
         const int all = Elements / E;
@@ -203,11 +179,11 @@ template <int Elements, int E> struct CopyUnits {
         if (at >= Elements || position < (i64)task.lead || position >= (i64)task.positions) return -1;
         const u32 on = (u32)(position - begin);
         if (task.length >> 30) {  // longer than any share
-            const u64 place = in_line + on;
-            element = place < task.length ? Element{line, (i64)place} : Element{line + 1, (i64)(place - task.length)};
+            const u64 place = start.in_line + on;
+            element = place < task.length ? Element{start.line, (i64)place} : Element{start.line + 1, (i64)(place - task.length)};
         } else {
-            const u32 place = (u32)in_line + on, lines = (u32)((u64)place * task.magic >> task.shift);
-            element = {line + lines, (i64)(place - lines * (u32)task.length)};
+            const u32 place = (u32)start.in_line + on, lines = (u32)((u64)place * task.magic >> task.shift);
+            element = {start.line + lines, (i64)(place - lines * (u32)task.length)};
         }
         return at;
     }
@@ -252,24 +228,40 @@ template <int Unit, class Units> GR_HD void fetch_each(const Units& units, UnitC
             else words[i] = *(const W*)cursor.next();
         }
         if constexpr (Unit < 4)
-#pragma unroll
-            for (int i = 0; i < batch; i++)
-                if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i];
+            unrolled<batch>([&](int i) { if (units.has(round + i)) *(W*)(target + (round + i) * 32 * Unit) = words[i]; });
     }
 }
 
-// All lanes of a warp call. Copies a share's elements of an operand, the second or the first, into shared memory. Returns by how
+// All lanes of a warp call, for a share whose lines lie anywhere. For each of a lane's units calls copy(elements from the share's
+// start, bytes from the array's first element).
+template <i64 Offset::*Of, class Units, class Copy> GR_HD void for_each_unit(const Units& units, Copy copy) {
+    Element element = {};
+#pragma unroll 1
+    for (int round = 0; round < units.rounds; round++) {
+        const int at = units.find(round, element);
+        if (at >= 0) copy(at, units.task.line.at(element.line).*Of + element.in_line * (units.start.step.*Of));
+    }
+}
+// The cursor of this lane's units where lines lie evenly apart.
+template <i64 Offset::*Of, class Units> GR_HD UnitCursor cursor_of(const Units& units, u8* first, u32 hop) {
+    Element element = {};
+    units.find(0, element);
+    const auto& start = units.start;
+    return {units.task, first + start.here.*Of, element, element.line - start.line, start.step.*Of, start.pitch.*Of, hop};
+}
+
+// All lanes of a warp call. Copies a share's elements of an operand, whose first one is `from`, into shared memory. Returns by how
 // many bytes they are shifted there.
-template <bool Second, int Elements, int Size, int Unit = 16>
+template <i64 Offset::*Of, int Size, int Unit = 16, int Elements>
 GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
     if constexpr (Unit == 16) {
         if (unit != 16) {
-            const ContiguousSpan<Second, Elements, Size> span(task, from, start);
+            const ContiguousSpan<Elements, Size> span(start, from + start.here.*Of, start.step.*Of);
             if (span.exists) {
                 span.fetch(to);
                 return span.phase;
             }
-            const SteppedSpan<Second, Elements, Size> stepped(task, from, start);
+            const SteppedSpan<Elements, Size> stepped(start, from + start.here.*Of, start.step.*Of);
             if (stepped.exists) {
                 stepped.fetch(to);
                 return 0;
@@ -277,27 +269,17 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
         }
     }
     if constexpr (Unit > Size) {
-        if (unit != Unit) return fetch_units<Second, Elements, Size, Unit / 2>(task, unit, to, from, first, start);
+        if (unit != Unit) return fetch_units<Of, Size, Unit / 2>(task, unit, to, from, first, start);
     }
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
-    const i64 step = Second ? task.step_b : task.step_a;
-    Element element = {};
     if (start.evenly) {
-        units.find(0, element);
-        const UnitCursor hops(task, (u8*)from + (Second ? start.here.b : start.here.a), element, element.line - start.line, step,
-                              Second ? start.pitch_b : start.pitch_a, 32 * Unit / Size);
-        fetch_each<Unit>(units, hops, to);
+        fetch_each<Unit>(units, cursor_of<Of>(units, (u8*)from, 32 * Unit / Size), to);
         return 0;
     }
-#pragma unroll 1
-    for (int round = 0; round < units.rounds; round++) {
-        const int at = units.find(round, element);
-        if (at < 0) continue;
-        const Offset begin = task.line.at(element.line);
-        const u8* source = from + (Second ? begin.b : begin.a) + element.in_line * step;
-        if constexpr (Unit >= 4) copy_async<Unit>(to + at * Size, source);
-        else *(typename Word<Unit>::type*)(to + at * Size) = *(const typename Word<Unit>::type*)source;
-    }
+    for_each_unit<Of>(units, [&](int at, i64 offset) {
+        if constexpr (Unit >= 4) copy_async<Unit>(to + at * Size, from + offset);
+        else *(typename Word<Unit>::type*)(to + at * Size) = *(const typename Word<Unit>::type*)(from + offset);
+    });
     return 0;
 }
 
@@ -309,22 +291,10 @@ GR_HD void drain_units(const Scan& task, u64 unit, const u8* from, u8* to, i64 f
     }
     typedef typename Word<Unit>::type W;
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
-    const int rounds = units.rounds;
-    Element element = {};
-    if (start.evenly) {
-        units.find(0, element);
-        UnitCursor hops(task, to + start.here.c, element, element.line - start.line, task.step_out, start.pitch_out,
-                        32 * Unit / Size);
+    const auto copy = [&](int at, i64 offset) { __stcs((W*)(to + offset), *(const W*)(from + at * Size)); };
+    if (!start.evenly) return for_each_unit<&Offset::c>(units, copy);
+    UnitCursor hops = cursor_of<&Offset::c>(units, to, 32 * Unit / Size);
 #pragma unroll 2
-        for (int round = 0; round < rounds; round++)
-            if (units.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Unit));
-        return;
-    }
-#pragma unroll 1
-    for (int round = 0; round < rounds; round++) {
-        const int at = units.find(round, element);
-        if (at < 0) continue;
-        u8* target = to + task.line.at(element.line).c + element.in_line * task.step_out;
-        __stcs((W*)target, *(const W*)(from + at * Size));
-    }
+    for (int round = 0; round < units.rounds; round++)
+        if (units.has(round)) __stcs((W*)hops.next(), *(const W*)(from + (round * 32 + threadIdx.x % 32) * Unit));
 }

@@ -1,11 +1,8 @@
 // Scans lines of some hundred elements: a sub-warp takes a whole line, each lane a run of it, so that nothing passes between warps
 // and no line ends within a run. Lines may lie anywhere.
 #pragma once
-#include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
 #include "moments_scan.cuh"
-#include "pack_scan.cuh"
-#include "scan_state.cuh"
 #include "warp_share.cuh"
 
 // A line's bytes in shared memory, at the same address modulo 16 as in memory.
@@ -58,7 +55,8 @@ struct SubwarpLineScan : ShareWork<Warps> {
     static const int ahead = 2;
     static const int N = V > 1 ? V : 4;  // elements that are taken at once
     typedef PackScan<Op, Emit, N> Packs;
-    static const bool by_packs = !Exclusive && Packs::exists && !ShiftedPowerSums<Op>::skips;
+    typedef ElementwiseScan<Op, Emit, Exclusive> Elementwise;
+    typedef typename Conditional<!Exclusive && Packs::exists && !ShiftedPowerSums<Op>::skips, Packs, Elementwise>::type By;
     typedef StagedLine<size_a, Lanes> StagedA;
     typedef StagedLine<(size_b ? size_b : 1), Lanes> StagedB;
     typedef StagedLine<size_out, Lanes> StagedOut;
@@ -68,7 +66,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
     u8* const stages;                             // of this warp
     GR_HD SubwarpLineScan(const Scan& scan)
         : task(scan), subwarp(threadIdx.x % 32 / Lanes), place(threadIdx.x % Lanes), length((u32)scan.length),
-          begin(place * (u32)scan.parts), 
+          begin(place * (u32)scan.parts),
           count(begin < length ? length - begin < scan.parts ? length - begin : (u32)scan.parts : 0),
           stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * stage_bytes() + subwarps * (u32)scan.unit_out)) {}
 
@@ -105,29 +103,46 @@ struct SubwarpLineScan : ShareWork<Warps> {
         StagedOut(line.out, length).drain(staged_out(stage), line.out);
     }
 
+    // A lane's run of a line: where the line begins in shared memory, and the run's end.
+    struct Run {
+        const u8 *a, *b;
+        u8* out;
+        u32 end;
+    };
     // Count elements from `at` on, in the order of the scan.
-    template <int Count> GR_HD Pack<In, Count> take(const u8* a, const u8* b, u32 at) const {
+    template <int Count> GR_HD Pack<In, Count> take(const Run& run, u32 at) const {
         const u32 first = Reverse ? length - Count - at : at;
         Pack<In, Count> from;
-#pragma unroll
-        for (int i = 0; i < Count / V; i++) {
-            const Pack<In, V> pack = PackReader<In, V>::of(a, b, (int)(first + i * V));
-#pragma unroll
-            for (int j = 0; j < V; j++) from.at[Reverse ? Count - 1 - i * V - j : i * V + j] = pack.at[j];
-        }
+        unrolled<Count / V>([&](int i) {
+            const Pack<In, V> pack = PackReader<In, V>::of(run.a, run.b, (int)(first + i * V));
+            unrolled<V>([&](int j) { from.at[Reverse ? Count - 1 - i * V - j : i * V + j] = pack.at[j]; });
+        });
         return from;
     }
-    template <int Count> GR_HD void put(u8* out, u32 at, const Pack<Out, Count>& to) const {
+    template <int Count> GR_HD void put(const Run& run, u32 at, const Pack<Out, Count>& to) const {
         const u32 first = Reverse ? length - Count - at : at;
-#pragma unroll
-        for (int i = 0; i < Count / V; i++) {
+        unrolled<Count / V>([&](int i) {
             Pack<Out, V> pack;
-#pragma unroll
-            for (int j = 0; j < V; j++) pack.at[j] = to.at[Reverse ? Count - 1 - i * V - j : i * V + j];
-            put_pack<Out, V>(out + (first + i * V) * size_out, pack);
+            unrolled<V>([&](int j) { pack.at[j] = to.at[Reverse ? Count - 1 - i * V - j : i * V + j]; });
+            put_pack<Out, V>(run.out + (first + i * V) * size_out, pack);
+        });
+    }
+    template <class Reduce> GR_HD void fold(Reduce& reduce, const Run& run) const {
+        u32 k = begin;
+#pragma unroll 2
+        for (; k + N <= run.end; k += N) reduce.take(take<N>(run, k));
+        if constexpr (V == 1)
+            for (; k < run.end; k++) reduce.take(take<1>(run, k).at[0]);
+    }
+    // Replaces Count elements at a time by results, from element k on.
+    template <int Count, int Unroll, class By> GR_HD void write(By& by, const Run& run, u32& k) const {
+#pragma unroll Unroll
+        for (; k + Count <= run.end; k += Count) {
+            Pack<Out, Count> to;
+            by.run(take<Count>(run, k), to);
+            put<Count>(run, k, to);
         }
     }
-    GR_HD Out one(State& state, const In& x) const { return scan_one<Op, Emit, Exclusive>(state, x, task.option); }
     typedef WholeLineVariance<Op, Emit> WholeLine;
     static const bool whole_lines = !Exclusive && WholeLine::exists;
     // The table, element after element of all lanes, so that neighbouring lanes read neighbouring numbers.
@@ -143,42 +158,32 @@ struct SubwarpLineScan : ShareWork<Warps> {
             __syncthreads();
         }
     }
-    template <int Count>
-    GR_HD void write_whole_line(WholeLine& by, f64& count, const f64* part, const u8* a, const u8* b, u8* out, u32 k) const {
-        const Pack<In, Count> from = take<Count>(a, b, k);
-        f64 variances[Count];
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
-            by.take(from.at[i]);
-            count += 1;
-            variances[i] = by.variance(count, part[i * Lanes]);
+    struct WholeLineScan : WholeLine {
+        f64 count;
+        const f64* part;  // of the next element
+        GR_HD WholeLineScan(In first, f64 before, const f64* table) : WholeLine(first), count(before), part(table) {}
+        template <int Count> GR_HD void run(const Pack<In, Count>& from, Pack<Out, Count>& to) {
+            f64 variances[Count];
+            unrolled<Count>([&](int i) {
+                WholeLine::take(from.at[i]);
+                count += 1;
+                variances[i] = WholeLine::variance(count, part[i * Lanes]);
+            });
+            part += Count * Lanes;
+            VarianceResults<Op, Out>::of(variances, to);
         }
-        Pack<Out, Count> to;
-        VarianceResults<Op, Out>::of(variances, to);
-        put<Count>(out, k, to);
-    }
+    };
     // All lanes of a sub-warp call. A line without carries.
-    GR_HD void walk_whole_lines(u64 line, u32 end, const u8* a, const u8* b, u8* out) const {
-        WholeLine by(end > 0 ? ((const In*)a)[Reverse ? length - 1 : 0] : In());
-        u32 k = begin;
-#pragma unroll 2
-        for (; k + N <= end; k += N) {
-            const Pack<In, N> from = take<N>(a, b, k);
-#pragma unroll
-            for (int i = 0; i < N; i++) by.take(from.at[i]);
-        }
-        if constexpr (V == 1)
-            for (; k < end; k++) by.take(take<1>(a, b, k).at[0]);
-        by.sums = lane_before<typename WholeLine::Sums, Lanes>(warp_scan<typename WholeLine::Sums, Lanes>(by.sums));
+    GR_HD void walk_whole_line(u64 line, const Run& run) const {
+        typedef typename WholeLine::Sums Sums;
+        WholeLineScan by(run.end > 0 ? ((const In*)run.a)[Reverse ? length - 1 : 0] : In(), begin, parts() + place);
+        fold(by, run);
+        by.sums = lane_before<Sums, Lanes>(warp_scan<Sums, Lanes>(by.sums));
         __syncwarp();  // results may take the place of the first element
-        const f64* part = parts() + place;
-        f64 count = begin;
-        k = begin;
-#pragma unroll 2
-        for (; k + N <= end; k += N, part += N * Lanes) write_whole_line<N>(by, count, part, a, b, out, k);
-        if constexpr (V == 1)
-            for (; k < end; k++, part += Lanes) write_whole_line<1>(by, count, part, a, b, out, k);
-        if (task.totals && end == length && end > begin) LineEnds<Op>::keep(task, line, by.state(length));
+        u32 k = begin;
+        write<N, 2>(by, run, k);
+        if constexpr (V == 1) write<1, 1>(by, run, k);
+        if (task.totals && run.end == length && run.end > begin) LineEnds<Op>::keep(task, line, by.state(length));
     }
     GR_HD void walk(u64 share, u32 stage) const {
         const u64 line = line_of(share);
@@ -186,45 +191,23 @@ struct SubwarpLineScan : ShareWork<Warps> {
         const Line at = find(there ? line : 0);
         const u8* a = staged_a(stage) + StagedA(at.a, length).lead;
         const u8* b = size_b ? staged_b(stage) + StagedB(at.b, length).lead : a;
-        u8* out = staged_out(stage) + StagedOut(at.out, length).lead;
-        const u32 end = there ? begin + count : begin;
+        const Run run = {a, b, staged_out(stage) + StagedOut(at.out, length).lead, there ? begin + count : begin};
         if constexpr (whole_lines)
-            if (!task.carry) return walk_whole_lines(line, end, a, b, out);
+            if (!task.carry) return walk_whole_line(line, run);
 
         ThreadReduce<Op> reduce;
-        u32 k = begin;
-#pragma unroll 2
-        for (; k + N <= end; k += N) reduce.take(take<N>(a, b, k));
-        if constexpr (V == 1)
-            for (; k < end; k++) reduce.take(take<1>(a, b, k).at[0]);
-
+        fold(reduce, run);
         State state = lane_before<Op, Lanes>(warp_scan<Op, Lanes>(reduce.state()));
-        if (end == begin) return;
+        if (run.end == begin) return;
         if (task.carry) {
             const State start = LineEnds<Op>::before(task, line);
             state = place == 0 ? start : Op::combine(start, state);
         }
-        typename Conditional<by_packs, Packs, ElementwiseScan>::type by(state, task.option);
-        k = begin;
-#pragma unroll 1
-        for (; k + N <= end; k += N) {
-            const Pack<In, N> from = take<N>(a, b, k);
-            Pack<Out, N> to;
-            if constexpr (by_packs) {
-                by.run(from, to);
-            } else {
-#pragma unroll
-                for (int i = 0; i < N; i++) to.at[i] = one(state, from.at[i]);
-            }
-            put<N>(out, k, to);
-        }
-        if constexpr (by_packs) state = by.now();
-        if constexpr (V == 1)
-            for (; k < end; k++) {
-                Pack<Out, 1> to;
-                to.at[0] = one(state, take<1>(a, b, k).at[0]);
-                put<1>(out, k, to);
-            }
-        if (task.totals && end == length) LineEnds<Op>::keep(task, line, state);
+        By by(state, task.option);
+        u32 k = begin;
+        write<N, 1>(by, run, k);
+        Elementwise last(by.now(), task.option);
+        if constexpr (V == 1) write<1, 1>(last, run, k);
+        if (task.totals && run.end == length) LineEnds<Op>::keep(task, line, last.now());
     }
 };

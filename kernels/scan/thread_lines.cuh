@@ -1,48 +1,20 @@
 // Scans lines at any strides, a thread a line: several short ones that lie side by side a thread, or of a few long ones a part;
 // or a warp a line or a part of one.
 #pragma once
-#include "../core/line.cuh"
-#include "../core/pack.cuh"
-#include "../core/scan_task.cuh"
 #include "../core/shared.cuh"
-#include "../core/state.cuh"
-#include "../core/task.cuh"
-#include "../warp/reduce.cuh"
-#include "../warp/scan.cuh"
-#include "column_ops.cuh"
 #include "reciprocal_table.cuh"
-#include "scan_state.cuh"
 
-// Rows of columns, with the position of each.
-template <class Op, class Emit, int V, bool Exclusive> struct IndexedColumnScan : AnyColumnScan<Op, Emit, V, Exclusive> {
-    typedef AnyColumnScan<Op, Emit, V, Exclusive> Scan;
-    using Scan::Scan;
-    i64 index, step;  // of the next row's elements
-    template <int Count, class In, class Out> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++, index += step) Scan::row(from[i], to[i], index);
-    }
-};
-// As columns are scanned (column_ops.cuh), but for what is checked in another kernel's fold.
+// As columns are scanned (column_ops.cuh), several rows together where that is faster.
 template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
     static const int together = ScansRowRuns<Op>::yes ? 4 : 1;  // rows
     static const int resident = ScansRowRuns<Op>::yes || sizeof(typename Op::State) > 8 ? 512 : 768;  // threads of an SM
-    typedef typename Conditional<ColumnReduce<Op, V>::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
-                                 ColumnScan<Op, Emit, V, Exclusive>>::type Plain;
-    typedef typename Conditional<KeepsIndex<Op>::yes, IndexedColumnScan<Op, Emit, V, Exclusive>, Plain>::type Scan;
+    typedef UncheckedColumnScan<Op, Emit, V, Exclusive> Scan;
 };
 
-// Called behind each batch of a line, number `batch`. Variances are sums about the mean before some batches. Where all digits of
-// binary64 are wanted these are few; else as many as leave results of 32 bits theirs, however many elements come before.
-template <class Op, class Emit, class Columns> GR_HD void rebase(Columns& scan, u64 batch, const f64* option) {
-    if constexpr (ShiftedPowerSums<Op>::exists) {
-        const bool all_digits = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8;
-        const int batches = all_digits ? 1 : 32;
-        if (batch % batches != batches - 1) return;
-        const typename Op::State state[1] = {scan.after(0)};
-        scan = Columns(state, option);
-    }
-}
+// Batches of a line between which variances are rebased. Where all digits of binary64 are wanted these are few; else as many as
+// leave results of 32 bits theirs, however many elements come before.
+template <class Op, class Emit>
+constexpr int REBASED_BATCHES = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8 ? 1 : 32;
 // Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
 template <class To, int Together, bool Whole, class Columns, class From, int Count, class Put>
 GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const Put& put) {
@@ -52,11 +24,9 @@ GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const
         if (Whole || i + Together <= left) {
             From from[Together];
             To to[Together];
-#pragma unroll
-            for (int k = 0; k < Together; k++) from[k] = batch[i + k];
+            unrolled<Together>([&](int k) { from[k] = batch[i + k]; });
             scan.rows(from, to);
-#pragma unroll
-            for (int k = 0; k < Together; k++) put(i + k, to[k]);
+            unrolled<Together>([&](int k) { put(i + k, to[k]); });
         } else {
 #pragma unroll
             for (int k = 0; k < Together - 1; k++) {
@@ -106,14 +76,12 @@ struct ThreadColumnScan {
 #pragma unroll
         for (int g = 0; g < Groups; g++) {
             if (!has<Whole>(g)) {
-#pragma unroll
-                for (int j = 0; j < Vector; j++) row.at[g * Vector + j] = In();
+                unrolled<Vector>([&](int j) { row.at[g * Vector + j] = In(); });
                 continue;
             }
             const i64 at = g * 32 * Vector;
             const auto pack = Reader<In>::template load<Vector>(a + at * unit_a(), b + at * unit_b());
-#pragma unroll
-            for (int j = 0; j < Vector; j++) row.at[g * Vector + j] = pack.at[j];
+            unrolled<Vector>([&](int j) { row.at[g * Vector + j] = pack.at[j]; });
         }
         a += task.step_a;
         b += task.step_b;
@@ -152,8 +120,7 @@ struct ThreadColumnScan {
     // All lanes of a warp call. Shared memory: an Entry for each element of a line and each warp, where counts have a table.
     template <bool Whole> GR_HD void run() {
         State state[columns];
-#pragma unroll
-        for (int j = 0; j < columns; j++) state[j] = before<Whole>(j, j > 0 ? state[0] : Op::identity());
+        unrolled<columns>([&](int j) { state[j] = before<Whole>(j, j > 0 ? state[0] : Op::identity()); });
         if constexpr (Tables::uses_table) {
             if (!task.carry || ReciprocalTable::counts_agree(state, has<Whole>(0))) {
                 typename Tables::EqualCounts scan(state, task.option);
@@ -161,13 +128,12 @@ struct ThreadColumnScan {
                 __syncwarp();
                 return take_all<Whole, Batch>(scan);
             }
-            AnyColumnScan<Op, Emit, columns, Exclusive> scan(state, task.option);
-            return take_all<Whole, 1>(scan);
-        } else {
-            typename Ops::Scan scan(state, task.option);
-            if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
-            take_all<Whole, Batch>(scan);
         }
+        // Of unlike counts row by row.
+        typedef AnyColumnScan<Op, Emit, columns, Exclusive> Any;
+        typename Conditional<Tables::uses_table, Any, typename Ops::Scan>::type scan(state, task.option);
+        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+        take_all<Whole, (Tables::uses_table ? 1 : Batch)>(scan);
     }
 };
 
@@ -267,13 +233,14 @@ template <class Op, class Emit, int Batch, bool Exclusive>
 GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<typename Op::In>& line, const LinePart& part, u8* out,
                                         typename Op::State before) {
     typedef ThreadColumnOps<Op, Emit, 1, Exclusive> Ops;
+    const int batches = REBASED_BATCHES<Op, Emit>;
     const typename Op::State state[1] = {before};
     typename Ops::Scan scan(state, task.option);
     if constexpr (KeepsIndex<Op>::yes) scan.index = index_of(task, part.first), scan.step = task.step_index;
     u64 at = part.first;
     for (; at + Batch <= part.end; at += Batch) {
         scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
-        rebase<Op, Emit>(scan, (at - part.first) / Batch, task.option);
+        if ((at - part.first) / Batch % batches == batches - 1) rebase<Op, 1>(scan, task.option);
     }
     if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
     return scan.after(0);
@@ -292,10 +259,8 @@ GR_HD typename Op::State scan_by_warp(const Scan& task, const StridedLine<typena
 #pragma unroll
         for (int i = 0; i < Batch; i++) {
             if (first + i >= part.end) break;
-            const State with = ScanStep<Op>::of(state, batch[i], index_of(task, first + i));
             store_streaming((typename Emit::Out*)(out + (i64)(first + i) * task.step_out),
-                       Emit::of(Exclusive ? ExclusiveState<Op>::of(state, batch[i]) : with, task.option));
-            state = with;
+                            scan_one<Op, Emit, Exclusive>(state, batch[i], task.option, index_of(task, first + i)));
         }
         before = Op::combine(before, shuffle_from(0xffffffffu, through, 31, 32));
     }

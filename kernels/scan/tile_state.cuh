@@ -2,9 +2,7 @@
 // from zero, none.
 #pragma once
 #include "../core/published.cuh"
-#include "../core/scan_task.cuh"
 #include "pivoted_moments.cuh"
-#include "scan_state.cuh"
 
 const u32 SPINS = 1u << 25;  // polls, half a minute or more
 
@@ -86,10 +84,7 @@ template <class State, int Align = (sizeof(State) <= 8 ? 8 : 16)> struct __align
 template <class Published> struct PolledTileState {
     static const int count = sizeof(Published::at) / 8;
     u64 words[count];
-    GR_HD void clear() {
-#pragma unroll
-        for (int i = 0; i < count; i++) words[i] = 0;
-    }
+    GR_HD void clear() { unrolled<count>([&](int i) { words[i] = 0; }); }
     // Reads the tile state where `wanted`.
     GR_HD void poll(const Published* published, bool wanted) {
 #pragma unroll
@@ -109,7 +104,6 @@ GR_HD void await_polled(const u32* ticket, PolledTileState<Published> (&polled)[
             if (polled[i].is_published()) wanted &= ~(1u << i);
         if (!__any_sync(0xffffffffu, wanted)) return;
         if (spins % SPINS == 0) spins = keep_waiting(ticket, spins);
-#pragma unroll
-        for (int i = 0; i < Count; i++) polled[i].poll(at(i), wanted >> i & 1);
+        unrolled<Count>([&](int i) { polled[i].poll(at(i), wanted >> i & 1); });
     }
 }

@@ -4,8 +4,6 @@
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
 #include "../core/scan_task.cuh"
-#include "../core/task.cuh"
-#include "../core/types.cuh"
 
 // Run packs a lane: odd, so that the lanes' packs lie in different banks. A pack of the largest type is 16 bytes.
 template <class In, class Out, int Run> struct WarpShare {
@@ -19,49 +17,43 @@ template <class In, class Out, int Run> struct WarpShare {
     static const bool in_place = size_out == size_a;  // a lane's results take the place of its elements
 };
 
-// All lanes of a warp call. Copies elements [first, first + Elements) in packs of 16 bytes, the first of which is aligned: those
-// from `low` to below `high` exist.
-template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
-    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
-    const u8* from = base + first * Size;
+// All lanes of a warp call, for the packs of 16 bytes of elements [first, first + Elements), of which those from `low` to below
+// `high` exist. Calls whole(byte) for each pack where all do, else part(byte, the pack's first element).
+template <int Elements, int Size, class Whole, class Part>
+GR_HD void each_pack(i64 first, i64 low, i64 high, const Whole& whole, const Part& part) {
+    const int packs = Elements * Size / 16, lane = threadIdx.x % 32;
     if (first >= low && first + Elements <= high) {
 #pragma unroll
         for (int k = 0; k < (packs + 31) / 32; k++)
-            if (packs % 32 == 0 || k * 32 + lane < packs) copy_async(to + (k * 32 + lane) * 16, from + (k * 32 + lane) * 16);
+            if (packs % 32 == 0 || k * 32 + lane < packs) whole((k * 32 + lane) * 16);
         return;
     }
 #pragma unroll 1
-    for (int pack = lane; pack < packs; pack += 32) {
-        const i64 at = first + pack * each;
-        if (at >= low) {
-            const i64 left = (high - at) * Size;
-            copy_async_part(to + pack * 16, from + pack * 16, left > 16 ? 16 : left > 0 ? (u32)left : 0);
-            continue;
-        }
+    for (int pack = lane; pack < packs; pack += 32) part(pack * 16, first + pack * (16 / Size));
+}
+// Copies the bytes of a pack's elements that exist, one by one.
+template <int Size> GR_HD void copy_bytes(u8* to, const u8* from, i64 first, i64 low, i64 high) {
 #pragma unroll 1
-        for (int byte = 0; byte < 16; byte++)
-            if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
-    }
+    for (int byte = 0; byte < 16; byte++)
+        if (first + byte / Size >= low && first + byte / Size < high) to[byte] = from[byte];
+}
+// All lanes of a warp call. Copies such packs, the first of which is aligned, into shared memory, and out of it.
+template <int Elements, int Size> GR_HD void fetch_packs(u8* to, const u8* base, i64 first, i64 low, i64 high) {
+    const u8* const from = base + first * Size;
+    const auto whole = [=](int at) { copy_async(to + at, from + at); };
+    each_pack<Elements, Size>(first, low, high, whole, [=](int at, i64 element) {
+        const i64 left = (high - element) * Size;
+        if (element >= low) copy_async_part(to + at, from + at, left > 16 ? 16 : left > 0 ? (u32)left : 0);
+        else copy_bytes<Size>(to + at, from + at, element, low, high);
+    });
 }
 template <int Elements, int Size> GR_HD void drain_packs(const u8* from, u8* base, i64 first, i64 low, i64 high) {
-    const int packs = Elements * Size / 16, each = 16 / Size, lane = threadIdx.x % 32;
-    u8* to = base + first * Size;
-    if (first >= low && first + Elements <= high) {
-#pragma unroll
-        for (int k = 0; k < (packs + 31) / 32; k++)
-            if (packs % 32 == 0 || k * 32 + lane < packs)
-                __stcs((uint4*)(to + (k * 32 + lane) * 16), *(const uint4*)(from + (k * 32 + lane) * 16));
-        return;
-    }
-#pragma unroll 1
-    for (int pack = lane; pack < packs; pack += 32) {
-        const i64 at = first + pack * each;
-        if (at >= low && at + each <= high) __stcs((uint4*)(to + pack * 16), *(const uint4*)(from + pack * 16));
-        else
-#pragma unroll 1
-            for (int byte = 0; byte < 16; byte++)
-                if (at + byte / Size >= low && at + byte / Size < high) to[pack * 16 + byte] = from[pack * 16 + byte];
-    }
+    u8* const to = base + first * Size;
+    const auto whole = [=](int at) { __stcs((uint4*)(to + at), *(const uint4*)(from + at)); };
+    each_pack<Elements, Size>(first, low, high, whole, [=](int at, i64 element) {
+        if (element >= low && element + 16 / Size <= high) whole(at);
+        else copy_bytes<Size>(to + at, from + at, element, low, high);
+    });
 }
 
 // A pack of V elements in shared memory, read and written by one access.
@@ -103,11 +95,10 @@ template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
     u64 share = (u64)blockIdx.x * Work::warps + threadIdx.x / 32;
     u32 stage = 0;
     const int ahead = Work::ahead;
-#pragma unroll
-    for (int i = 0; i < ahead; i++) {
+    unrolled<ahead>([&](int i) {
         if (share + i * all < shares) work.fetch(share + i * all, i);
         commit_copies();
-    }
+    });
     for (; share < shares; share += all) {
         const u32 behind = stage == 0 ? ahead : stage - 1;  // the stage that was drained last
         if (share + ahead * all < shares) work.fetch(share + ahead * all, behind);
