@@ -9,8 +9,8 @@ from . import launch
 from .layout import MAX_DIMS, Dim, merged
 from .plan_cache import Plans
 from .plans import Launch
-from .reduce_costs import SECTOR
 from .task import Work, flag
+from .tuning import SECTOR
 
 # H200, 2026-11-27, 64 MiB, by CuPy and by these kernels, us, of 36 that a copy takes: uint8 [::2] 319 and 83, [:, 1:-1]
 # of rows of 1000 319 and 135, (n, 153).T 1012 and 87, (n, 5, 7) to (n, 7, 5) 320 and 243; float32 83 and 54, 83 and 44,

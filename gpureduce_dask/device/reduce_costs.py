@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .layout import Dim
-from .tuning import CACHE_LINE, PROCESSORS
+from .tuning import CACHE_LINE, PROCESSORS, SECTOR
 
 TABLE = Path(__file__).parent / "costs" / "reductions.json"
-SECTOR = 32  # bytes that memory brings at least
 RESIDENT = 1024 * PROCESSORS  # threads that go on at a time
 CACHED = 32e6  # bytes that are still in the L2 cache when a neighbouring row comes to their sectors
 FOLD = "states"  # the kind of a fold of states that other launches leave

@@ -12,9 +12,9 @@ from . import reduce_costs, tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
 from .plans import DEEPEST, Launch, Planner, Steps, Way, balanced, blocks_for, is_one, row_major, slots_of
-from .reduce_costs import CACHED, SECTOR, in_sectors, rounds_of, shared_lines
+from .reduce_costs import CACHED, in_sectors, rounds_of, shared_lines
 from .task import Work, flag
-from .tuning import CACHE_LINE
+from .tuning import CACHE_LINE, SECTOR
 
 # How lines are taken (kernels/grid/rows.cuh), as costs have it.
 LINES = {"ONE_LINE": "a line", "LINE_AHEAD": "a line", "LONG_LINES": "long lines", "EVEN_LINES": "even lines"}

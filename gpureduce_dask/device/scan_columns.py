@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import scan_task
-from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
-from .tuning import PROCESSORS
+from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
+from .tuning import PROCESSORS, SECTOR
 
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
 STRIP = 256  # bytes of a row, at most, that a warp takes at once

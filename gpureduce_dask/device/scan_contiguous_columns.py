@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from . import scan_task
 from .scan_columns import FEW_CHAINS
-from .scan_task import LANES, PACK, RING_SLOTS, SECTOR, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
+from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
+from .tuning import SECTOR
 
 LINE = 128  # bytes of a line of memory
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_columns.cuh)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from .scan_cost_tables import Cost
-from .scan_task import SECTOR, Gpu, Operands, Operator, Plan
-from .tuning import PROCESSORS
+from .scan_task import Gpu, Operands, Operator, Plan
+from .tuning import PROCESSORS, SECTOR
 
 HEAVY_STATE_BYTES = 24  # of moments, of which an element costs more than of others
 LONGER = 12288

@@ -24,7 +24,6 @@ TICKET = 16  # bytes of scratch
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 STATE_SLOTS = WRITE_DELAY + 1
 ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciprocal_table.cuh)
-SECTOR = 32  # bytes of memory that are written together
 COUNTED = "Counted"  # of states that count their elements
 ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
 Each = Sequence[int]  # of each array

@@ -54,6 +54,7 @@ COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
 COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_STATE_BYTES, unless of narrow floats
 MOST_TAKEN = 1 << 16  # elements of a column that one thread takes: 32 bits hold their squares of bytes, 16 their places
+SECTOR = 32  # bytes of memory that are read or written together, at least
 CACHE_LINE = 128  # bytes: a warp's load from within one takes more of L2's bandwidth than there is to spare
 FLAT_BLOCKS = 2112  # over lines laid end to end; a quarter where no vector straddles two: 0.96-0.97 R, else 0.93-0.96
 COLUMN_BLOCKS = 8448  # over tiles of columns, each of which publishes its states:

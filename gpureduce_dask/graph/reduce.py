@@ -129,9 +129,8 @@ class Tree:
             self.groups += [(group.worker, group.chunks) for group in groups]
             kind: type[Task] = Task
             inputs: list[Any]
-            if (
-                is_lazy and size < planner.FAN_IN
-            ):  # large partials are folded few at a time, lest a task hold all of them
+            # Large partials are folded few at a time, lest a task hold all of them.
+            if is_lazy and size < planner.FAN_IN:
                 groups = [replace(g, takes=(self._narrow(g.takes[0], size),)) for g in groups]
             if together:
                 inputs = [together[group] for group in groups]
