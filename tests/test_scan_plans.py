@@ -27,11 +27,15 @@ KINDS = tuple(
 )
 
 
-def planned(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, clusters: bool = True) -> scan_task.Plan:
+def planned(
+    name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, clusters: bool = True, step: int = 1
+) -> scan_task.Plan:
+    """Of elements ``step`` places apart."""
     size = np.dtype(dtype).itemsize
     op = device_scan._operator(OPERATORS[name].bind(np.dtype(dtype)), True, False, (size,))
     strides = tuple(
-        tuple(n * int(np.prod(shape[i + 1 :], dtype="i8")) for i in range(len(shape))) for n in (size, op.out_bytes)
+        tuple(n * int(np.prod(shape[i + 1 :], dtype="i8")) for i in range(len(shape)))
+        for n in (step * size, op.out_bytes)
     )
     arrays = scan_task.Operands(shape, axis, strides, (0, 0))
     return scan_plans.plan(op, arrays, False, False, Gpu(LIMIT, PROCESSORS, clusters))
@@ -157,8 +161,10 @@ def test_strips_have_room_for_what_their_tiles_publish(name, dtype, columns, anc
 @pytest.mark.parametrize(
     ("name", "dtype", "shape", "expected"),
     [
-        ("max", "f4", (1 << 30,), ["20", "5", "false"]),
-        ("max", "f4", (32, 1 << 25), ["20", "5", "true"]),
+        ("max", "f4", (1 << 30,), ["16", "7", "false"]),  # many rounds along long lines
+        ("max", "f4", (32, 1 << 25), ["16", "7", "true"]),
+        ("sum", "f4", (1 << 30,), ["10", "11", "false"]),
+        ("sum", "f4", (1 << 24,), ["20", "5", "false"]),
         ("sum", "f4", (8192, 1 << 17), ["20", "5", "true"]),
         ("max", "f2", (1 << 20,), ["20", "5", "false"]),
         ("sum", "u1", (1 << 30,), ["24", "11", "false"]),  # narrow elements take little shared memory
@@ -170,6 +176,24 @@ def test_tiles_of_rows_fit_into_shared_memory(name, dtype, shape, expected):
     assert plan.steps[0].scan == "RowScan"
     assert numbers(plan)[:3] == expected
     assert plan.steps[0].shared_bytes <= LIMIT
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "shape", "step", "expected"),
+    [
+        ("max", "f4", (1 << 24,), 1, "true"),
+        ("max", "f4", (1 << 24,), 2, "false"),  # copied unit by unit
+        ("max", "f4", (1 << 12, 1 << 12), 1, "false"),  # many shares have ends of lines
+        ("sum", "i4", (4, 1 << 24), 1, "true"),
+        ("sum", "i2", (1 << 24,), 1, "false"),  # much to write for each element that is read
+        ("sum", "f4", (1 << 24,), 1, "false"),
+        ("argmax", "f4", (1 << 24,), 1, "false"),
+    ],
+)
+def test_warps_keep_step_along_long_lines(name, dtype, shape, step, expected):
+    plan = planned(name, dtype, shape, len(shape) - 1, step=step)
+    assert plan.steps[0].scan == "RowScan"
+    assert numbers(plan)[-1] == expected
 
 
 @pytest.mark.parametrize(

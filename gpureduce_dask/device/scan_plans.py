@@ -9,6 +9,7 @@ those that lie side by side, in strips (scan_columns.py) or where they fill memo
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -23,9 +24,16 @@ from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Launch, Operands, 
 SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
 # Results that are wider than elements leave room for larger tiles, which are better where there are many rounds of
 # them: argmin of float32 with 16 and 11 131 us of 256 MiB, 45 of 64, with 20 and 5 152 and 47.
-LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 8, 16
+LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 10, 16
+# Of many rounds along long lines, too: 1 GiB of float32 with 20 and 5, 16 and 7, 10 and 11: means 586, 576, 671,
+# sums 573, 561, 553, variances 658, 636, 603, of float64 723, 663, 638.
+LONG_BYTES, LONG_SHAPES, FEW_WARPS = 1 << 21, ((16, 7),), ((10, 11),)
+OF_FEW_WARPS = re.compile(r"Sum<.*\b(?:f64|Twofold)>+|(?:Var|Std)<[fiu](?:32|64),.*")
 # Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
 LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
+# Of a few instructions an element, whose warps keep step (kernels/scan/pipeline.cuh) along long lines: 1 GiB so and
+# else, maxima of float32 545 and 605, counts of float64 551 and 599; but of argmin 784 and 649.
+KEEPS_STEP = re.compile(r"(?:MinMax|FirstLast|CountNonzero|PeakToPeak)<.*|Sum<.*[iu]64>")
 # Of any and all: any of float32 of 4 GiB with 4 and 56, 6 and 37, 24 and 9 1.06, 1.08, 1.04 of a copy, as others 0.85.
 ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
 ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
@@ -58,11 +66,17 @@ def rows(scan: Scan) -> Launch | None:
     of_element = scan_task.STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
     of_warp = scan_task.STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * scan_task.STAGES
     nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * scan_task.RING_SLOTS + 48
-    shapes = [*(SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE)]
-    if op.state_bytes <= SMALL_STATE_BYTES and not op.type.startswith("Segmented<"):
-        largest = math.prod(scan.arrays.shape) // (ROUNDS * scan.gpu.processors * LANES * PACK // scan.widest)
-        shapes = [shape for shape in LARGE_SHAPES if math.prod(shape) <= largest] + shapes
-    return _in_tiles(scan, shapes, nbytes, (scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse))
+    lines = scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse
+    shapes, larger = SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE, ()
+    is_long = scan.lead is not None and (scan.arrays.lines == 1 or scan.length * scan.widest >= LONG_BYTES)
+    if not op.type.startswith("Segmented<"):
+        larger = LARGE_SHAPES if op.state_bytes <= SMALL_STATE_BYTES else ()
+        if is_long:
+            larger += FEW_WARPS if OF_FEW_WARPS.fullmatch(op.type) else LONG_SHAPES
+    largest = math.prod(scan.arrays.shape) // (ROUNDS * scan.gpu.processors * LANES * PACK // scan.widest)
+    shapes = (*(shape for shape in larger if math.prod(shape) <= largest), *shapes)
+    keeps_step = is_long and 1 < op.state_bytes <= 2 * sum(op.itemsizes) and KEEPS_STEP.fullmatch(op.type) is not None
+    return _in_tiles(scan, shapes, nbytes, (*lines, keeps_step))
 
 
 def tile_states(tiles: int) -> int:

@@ -6,7 +6,7 @@
 #include "look_back.cuh"
 #include "pipeline.cuh"
 
-template <class Op, class Emit, int Warps, int Run, bool Lines, bool Strided, bool Exclusive, bool Reverse>
+template <class Op, class Emit, int Warps, int Run, bool Lines, bool Strided, bool Exclusive, bool Reverse, bool KeepsStep>
 struct RowScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
@@ -16,7 +16,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     typedef WarpShare<In, Out, Run> Share;
     typedef LaneRun<Op, Emit, Run, Lines, Strided, Exclusive, Reverse> Lane;
     static const int V = Share::V;
-    static const bool prefetches_tile = true;
+    static const bool prefetches_tile = true, keeps_step = KeepsStep;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     // A lane's prefix within its warp is kept as power sums where a warp's share is folded to those.

@@ -461,10 +461,17 @@ FAMILIES = {
         lambda x: x[:, 1:-1],
         method="SubwarpLineScan, single",
     ),
-    "lines": Family("scan_tiles<RowScan<*, true, false, false, false>>", (1 << 15, MANY >> 15), 1),
-    "long lines": Family("scan_tiles<RowScan<*, true, false, false, false>>", (1 << 5, MANY >> 5), 1, dtype="int16"),
-    "one line": Family("scan_tiles<RowScan<*, false, false, false, true>>", (MANY,), reverse=True),
-    "one line with gaps": Family("scan_tiles<RowScan<*, false, true, false, false>>", (2 * MANY,), 0, lambda x: x[::2]),
+    "lines": Family("scan_tiles<RowScan<*, true, false, false, false, false>>", (1 << 15, MANY >> 15), 1),
+    "long lines": Family(
+        "scan_tiles<RowScan<*, true, false, false, false, false>>", (1 << 5, MANY >> 5), 1, dtype="int16"
+    ),
+    "long lines in step": Family(
+        "scan_tiles<RowScan<*, true, false, false, false, true>>", (1 << 5, MANY >> 5), 1, op="max", dtype="int16"
+    ),
+    "one line": Family("scan_tiles<RowScan<*, false, false, false, true, false>>", (MANY,), reverse=True),
+    "one line with gaps": Family(
+        "scan_tiles<RowScan<*, false, true, false, false, false>>", (2 * MANY,), 0, lambda x: x[::2]
+    ),
     "any of one line": Family("scan_tiles<AnyAllScan<*", (MANY,), op="any", dtype="bool"),
     "positions in one line": Family("scan_tiles<RowScan<Indexed<*", (MANY,), op="argmax"),
     "reduce-then-scan": Family("scan_lines<*, 32, true, false>", (MANY,), method="reduce-then-scan"),
