@@ -4,6 +4,11 @@
 #include "finish.cuh"
 #include "runs.cuh"
 
+// The row that has this slot, of those of all rows.
+template <class TaskT> GR_HD u64 row_of(const TaskT& task, u64 slot) {
+    return task.rows == 1 ? 0 : task.slots == 1 ? slot : task.by_slots.of(slot);
+}
+
 // The column tile of a block: Wide threads across, Threads / Wide down.
 template <int Wide> struct Column {
     u32 across, down;
@@ -15,7 +20,7 @@ template <int Wide> struct Column {
         down = threadIdx.x / Wide;
         u64 x = tile * Wide + across;
         inside = x < task.rows * task.slots;
-        outer = task.slots == 1 ? x : task.by_slots.of(x);
+        outer = row_of(task, x);
         slot = x - outer * task.slots;
     }
 };
@@ -50,11 +55,11 @@ template <class Op, int V> struct ColumnsFor<Op, V, false, false> { typedef Colu
 template <class Op, int V> struct ColumnsFor<Op, V, false, true> { typedef StoppingColumns<Op, V> type; };
 
 // All lanes of the warp call. Runs first, first + stride, ..., so many, or as many of them as decide.
-template <class Op, int V, int Items, bool Even, class Running, class TaskT>
+template <class Op, int V, int Items, bool Even, bool Few = false, class Running, class TaskT>
 GR_HD void absorb_columns(Running& columns, const TaskT& task, const typename TaskT::Place& row, const Base* base,
                           u64 slot, u64 first, u64 count, u64 stride, const i64 (&column_offset)[V]) {
     RunWalk<Op, V, Even, TaskT> walk(task, row, base, slot, first, count, stride, column_offset);
-    walk.template take_all<Items>(columns);
+    walk.template take_all<Items, Few>(columns);
 }
 
 // The state of column j; a position is looked up from how many elements the thread had taken, from run `first` on.
@@ -84,25 +89,31 @@ GR_HD typename Op::State with_tail(typename Op::State state, const TaskT& task, 
     return Op::combine(state, Op::settle(acc));
 }
 
+// States of a tile in shared memory, row by row. Those of a thread's V columns are one place more apart from the next thread's, so
+// that lanes that write one each find banks of their own.
+template <class State, int V> struct TileStates {
+    GR_HD State& operator[](u32 n) const { return ((State*)GR_SHARED)[V > 1 ? n + n / V : n]; }
+};
+
 // All threads call; each has put its states into shared memory. Folds them down each column, neighbours first, so that
 // they stay in run order: the column numbered q of the tile is left in place q. Two block barriers and more.
-template <class State, class Op, int Columns, int Threads, int Tall> GR_HD void fold_down() {
+template <class Op, int V, int Columns, int Threads, int Tall> GR_HD void fold_down() {
     static_assert((Tall & (Tall - 1)) == 0, "each state but the last has a neighbour");
-    State* each = (State*)GR_SHARED;
+    const TileStates<typename Op::State, V> each;
     __syncthreads();
     for (u32 gap = 1; gap < Tall; gap *= 2) {
         for (u32 item = threadIdx.x; item < Tall / 2 / gap * Columns; item += Threads) {
-            State* state = each + item / Columns * (2 * gap * Columns) + item % Columns;
-            *state = Op::combine(*state, state[gap * Columns]);
+            const u32 at = item / Columns * (2 * gap * Columns) + item % Columns;
+            each[at] = Op::combine(each[at], each[at + gap * Columns]);
         }
         __syncthreads();
     }
 }
 
 // The last block of a tile folds what all of them published: threads of one column take a range of splits each.
-template <class Op, int Threads, int Columns, class Partials>
+template <class Op, int V, int Threads, int Columns, class Partials>
 GR_HD void fold_tile(const Partials& partials, u64 splits) {
-    typename Op::State* each = (typename Op::State*)GR_SHARED;
+    const TileStates<typename Op::State, V> each;
     const u32 ranges = Columns >= Threads ? 1 : Threads / Columns;
     const u64 share = (splits + ranges - 1) / ranges;
     for (u32 item = threadIdx.x; item < ranges * Columns; item += Threads) {
@@ -126,7 +137,7 @@ GR_HD void fold_tile(const Partials& partials, u64 splits) {
 template <class Op, class Emit, int V, int Threads, int Wide, int Finish, bool Partial, int Chunks>
 GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     typedef typename Op::State State;
-    const State* each = (const State*)GR_SHARED;
+    const TileStates<State, V> each;
     const u32 columns = Wide * V;
     for (u32 q = threadIdx.x; q < columns; q += Threads) {
         if constexpr (Partial && JOINS<Finish>) {
@@ -135,7 +146,7 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
         }
         u64 x = tile * Wide + q / V;
         if (x >= task.rows * task.slots) continue;
-        u64 outer = task.slots == 1 ? x : task.by_slots.of(x);
+        u64 outer = row_of(task, x);
         Offset at = task.row.at(outer);
         i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
         i64 c = (i64)((x - outer * task.slots) * V + q % V) - phase;
@@ -150,9 +161,9 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
 // What an incomplete last line adds to a tile's columns, behind which their last split has come.
 template <class Op, int V, int Threads, int Wide, class TaskT>
 GR_HD void take_tail(const TaskT& task, u64 tile, const Base* base) {
-    typename Op::State* each = (typename Op::State*)GR_SHARED;
+    const TileStates<typename Op::State, V> each;
     for (u32 q = threadIdx.x; q < Wide * V; q += Threads) {
-        const u64 x = tile * Wide + q / V, outer = task.slots == 1 ? x : task.by_slots.of(x);
+        const u64 x = tile * Wide + q / V, outer = row_of(task, x);
         if (x < task.rows * task.slots)
             each[q] = with_tail<Op, V>(each[q], task, task.row_at(outer), base, (x - outer * task.slots) * V + q % V, 0);
     }
@@ -162,7 +173,7 @@ GR_HD void take_tail(const TaskT& task, u64 tile, const Base* base) {
 template <class Op, class Emit, int V, int Threads, int Wide, bool Even, int Finish, class TaskT>
 GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
     typedef typename Op::State State;
-    fold_down<State, Op, Wide * V, Threads, Threads / Wide>();
+    fold_down<Op, V, Wide * V, Threads, Threads / Wide>();
     if constexpr (Even && V > 1 && Op::commutative)
         if (task.tail) {
             const SplitRuns<Even, TaskT> share(task, split);
@@ -174,8 +185,27 @@ GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
     }
     write_tile<Op, Emit, V, Threads, Wide, Finish, true>(task, tile, split);
     if (!JOINS<Finish> || !is_joining<Finish>(task, tile, split)) return;
-    fold_tile<Op, Threads, Wide * V>(partials_of<State, Finish>(task, tile * task.splits * (Wide * V)), task.splits);
+    fold_tile<Op, V, Threads, Wide * V>(partials_of<State, Finish>(task, tile * task.splits * (Wide * V)), task.splits);
     write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
+}
+
+// Writes the cells of a thread's V columns, of which it has taken all elements.
+template <class Op, class Emit, int V, class Running, class TaskT>
+GR_HD void write_columns(Running& columns, const TaskT& task, const typename TaskT::Place& row, u64 slot) {
+    typedef typename Emit::Out Out;
+    Pack<Out, V> results;
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        results.at[j] = Emit::of(settle_column<Op, V>(columns, j, task, row, 0, 1, 0), task.option);
+    const i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + row.a) / Reader<typename Op::In>::size_a % V);
+    const i64 first = (i64)(slot * V) - phase, end = (i64)task.length;
+    Out* out = (Out*)task.out + task.first_cell + row.c + first * task.step_c;
+    if (V > 1)
+        if (first >= 0 && first + V <= end && task.step_c == 1 && (u64)out % sizeof(results) == 0)
+            return store_pack_streaming<Out, V>(out, results);
+#pragma unroll
+    for (int j = 0; j < V; j++)
+        if (first + j >= 0 && first + j < end) out[j * task.step_c] = results.at[j];
 }
 
 // Blocks that share an SM; 0 leaves it to the compiler. That makes room for one more, and begins to take in a batch when a part
@@ -192,15 +222,15 @@ template <class Op, int V, int Items, bool Even> struct Resident {
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
-// one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory.
+// one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory, and Threads more where V > 1.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
-    State* each = (State*)GR_SHARED;
-    const int tall = Threads / Wide;
+    const int tall = Threads / Wide, load = V * Reader<typename Op::In>::size_a;
+    const TileStates<State, V> each;
     const u64 split = task.tiles == 1 ? blockIdx.x : task.by_tiles.of(blockIdx.x), tile = blockIdx.x - split * task.tiles;
-    Column<Wide> column(task, tile);
+    const Column<Wide> column(task, tile);
     typename ColumnsFor<Op, V, Even && Op::commutative>::type columns;
     columns.start();
     const i64 column_offset[V] = {};
@@ -214,7 +244,12 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even>::blocks)
     }
     const u64 count = column.inside && first < end ? (end - first + stride - 1) / stride : 0;
     if (Op::from_last) first = end - 1, stride = 0 - stride;
-    absorb_columns<Op, V, Items, Even>(columns, task, row, share.base, column.slot, first, count, stride, column_offset);
+    absorb_columns<Op, V, Items, Even, (tall == 1 && load <= 4)>(columns, task, row, share.base, column.slot, first, count, stride, column_offset);
+    if constexpr (tall == 1 && (V == 1 ? load >= 4 : V * sizeof(typename Emit::Out) <= 16))
+        if (task.splits == 1 && task.tail == 0) {
+            if (column.inside) write_columns<Op, Emit, V>(columns, task, row, column.slot);
+            return;
+        }
     const u64 from = share.before + share.begin + column.down;
 #pragma unroll
     for (int j = 0; j < V; j++) {

@@ -78,6 +78,8 @@ LAYOUTS = {
     ),
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:], way="blocks long lines"),
     "columns": Layout((517, 70), (0,), way="columns"),
+    "short columns": Layout((7, 2602), (0,), way="columns"),
+    "short columns in reverse": Layout((9, 3, 1403), (0,), lambda x: x[:, ::-1, :0:-1], way="columns"),
     "few columns": Layout((9000, 3), (0,), way="flat columns"),
     "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2], way="inner runs as columns"),
     "columns end to end": Layout((2133, 31), (0,), way="columns end to end"),
@@ -106,7 +108,7 @@ LAYOUTS = {
 END_TO_END = ("columns end to end", "columns with gaps end to end", "columns of planes with gaps end to end")
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
-    *("columns of odd stride", "subwarp rows", "subwarp runs", "rows one row on"),
+    *("columns of odd stride", "short columns", "subwarp rows", "subwarp runs", "rows one row on"),
 )
 
 
