@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import scan_task
-from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
+from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
 from .tuning import PROCESSORS, SECTOR
 
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
@@ -109,7 +109,7 @@ class Strips:
         return self.scan.strip_words((*numbers, self.scan.steps[-1]), layouts)
 
 
-def column_strips(scan: Scan) -> Launch | None:
+def column_strips(scan: Scan) -> Tiling | None:
     """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
     op = scan.op
     is_near = all(0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False))
@@ -135,7 +135,7 @@ def column_strips(scan: Scan) -> Launch | None:
     tiles, all_warps, words = chains * links, warps + look_back_warps, strips.words(links, rows)
     rounds = -(-tiles // scan.gpu.processors)
     cost = "StripScan, several a lane" if lane_columns > 1 == column_stride else ""
-    return Launch(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
+    return Tiling(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
@@ -219,7 +219,7 @@ WARPS_ALONE = {8: 1.0, 4: 1.0, 3: 1.0, 7: 0.97, 6: 0.95, 5: 0.9}
 ENOUGH, PLENTY = 0.75, 0.95
 
 
-def serial_columns(scan: Scan) -> Launch | None:
+def serial_columns(scan: Scan) -> Tiling | None:
     """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many."""
     op = scan.op
     pays = op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))
@@ -236,7 +236,7 @@ def serial_columns(scan: Scan) -> Launch | None:
     if not rows:
         return None
     words, nbytes = strips.words(-(-scan.length // rows), rows), strips.share(rows) + ENTRY * rows
-    return Launch((strips.lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
+    return Tiling((strips.lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
 
 
 def _warps_of(chains: int) -> int:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from . import scan_task
 from .scan_columns import FEW_CHAINS
-from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
+from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
 from .tuning import SECTOR
 
 LINE = 128  # bytes of a line of memory
@@ -40,9 +40,9 @@ def _lies_in_rows(scan: Scan) -> bool:
     return all(scan.lead_at(places) is not None for places in (scan.arrays.phases, *map(scan.apart, scan.planes)))
 
 
-def _launch(
+def _tiling(
     scan: Scan, cut: Cut, radix: int, state: int, rest: tuple[int, ...], joined: bool = False, blocks: int = 1
-) -> Launch:
+) -> Tiling:
     """``state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``rest``: last of the
     template arguments. ``joined``: planes are one chain."""
     width, planes = scan.columns.size, scan.plane_count
@@ -54,7 +54,7 @@ def _launch(
     warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
     published = chains * scan_task.chain_tile_states(clusters, radix) * state
     arguments = (cut.warp_groups, cut.warps, cut.look_back_warps, *rest)
-    return Launch(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
+    return Tiling(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
 
 
 # ---- tiles of a block
@@ -86,7 +86,7 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 PART_STATE_COST = 0.5
 
 
-def contiguous_columns(scan: Scan) -> Launch | None:
+def contiguous_columns(scan: Scan) -> Tiling | None:
     """None where other kernels are faster, or planes do not follow one another and are many, or short."""
     if not _lies_in_rows(scan) or not _pays(scan):
         return None
@@ -111,7 +111,7 @@ def contiguous_columns(scan: Scan) -> Launch | None:
     columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
     # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
     slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
-    return _launch(scan, cut, radix, warps * columns * each, (joined, scan.exclusive, radix, slots), joined)
+    return _tiling(scan, cut, radix, warps * columns * each, (joined, scan.exclusive, radix, slots), joined)
 
 
 def _in_a_line(nbytes: int) -> int:
@@ -198,7 +198,7 @@ LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
 MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
-def cluster_columns(scan: Scan) -> Launch | None:
+def cluster_columns(scan: Scan) -> Tiling | None:
     """Where it pays, of a GPU that has clusters."""
     if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
         return None
@@ -211,7 +211,7 @@ def cluster_columns(scan: Scan) -> Launch | None:
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
     state, rest = BLOCKS * back * LANES * op.published_bytes(), (scan.exclusive, cut.rows)
-    return _launch(scan, cut, RADIX, state, rest, blocks=BLOCKS)
+    return _tiling(scan, cut, RADIX, state, rest, blocks=BLOCKS)
 
 
 def _suits_clusters(scan: Scan) -> bool:

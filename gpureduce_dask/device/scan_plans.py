@@ -17,7 +17,7 @@ from . import scan_costs, scan_task
 from .scan_columns import column_strips, serial_columns
 from .scan_contiguous_columns import BLOCKS, cluster_columns, contiguous_columns
 from .scan_small_lines import lane_lines, rows_per_batch, small_lines, subwarp_lines, thread_columns
-from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Launch, Operands, Operator, Plan, Scan, Step
+from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Operands, Operator, Plan, Scan, Step, Tiling
 
 # Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
 # float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
@@ -51,7 +51,7 @@ SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
 
-def any_all(scan: Scan) -> Launch | None:
+def any_all(scan: Scan) -> Tiling | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
     op, is_whole = scan.op, scan.arrays.lines == 1 and scan.lead is not None and not scan.exclusive and not scan.reverse
     if not is_whole or not op.type.startswith(("Any<", "All<")) or op.out_bytes != 1:
@@ -60,7 +60,7 @@ def any_all(scan: Scan) -> Launch | None:
     return _in_tiles(scan, ANY_ALL_SHAPES, (ANY_ALL_STAGES * LANES * PACK, of_warp, of_block))
 
 
-def rows(scan: Scan) -> Launch | None:
+def rows(scan: Scan) -> Tiling | None:
     """Lines with gaps, or without an alignment that suits all arrays, are copied unit by unit."""
     op = scan.op
     of_element = scan_task.STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
@@ -84,7 +84,7 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = ()) -> Launch | None:
+def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = ()) -> Tiling | None:
     """By blocks of which a warp looks back for all lines, of the first of these shapes that fits into shared memory.
 
     ``nbytes``: of that for a pack of each lane of a warp, for a warp, and besides. ``rest``: of the template arguments.
@@ -105,7 +105,7 @@ def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tu
             published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
             words, all_warps = scan.words(tiles, lead, steps=steps, units=units), warps + scan_task.WRITE_DELAY
             cost = "" if is_aligned else "RowScan, strided"
-            return Launch((warps, run, *rest), tiles, all_warps, words, shared_bytes, published, cost=cost)
+            return Tiling((warps, run, *rest), tiles, all_warps, words, shared_bytes, published, cost=cost)
     return None
 
 

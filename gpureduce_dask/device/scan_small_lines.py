@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from .layout import Dim
-from .scan_task import ENTRY, LANES, PACK, Launch, Operator, Scan
+from .scan_task import ENTRY, LANES, PACK, Operator, Scan, Tiling
 from .task import div_words, packed, walk_words
 
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
@@ -35,7 +35,7 @@ HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
 WIDEST_OF_VECTORS, MOST_OF_VECTOR = 2, 8  # bytes of elements of which a load takes several, and how many at most
 
 
-def lane_lines(scan: Scan) -> Launch | None:
+def lane_lines(scan: Scan) -> Tiling | None:
     """For dense lines; None where they are few, long or not aligned."""
     length, sizes = scan.length, scan.sizes
     if scan.lead != 0:
@@ -53,7 +53,7 @@ def lane_lines(scan: Scan) -> Launch | None:
     if warps < (ENOUGH_OF_WIDENED if (sizes[0], sizes[-1]) == (1, 8) else ENOUGH):
         return None
     tiles, arguments = -(-scan.arrays.lines // (LANES * each)), (warps, pack, scan.exclusive, scan.reverse)
-    return Launch(arguments, tiles, warps, scan.words(tiles, parts=each), warps * nbytes + table, chain=each * length)
+    return Tiling(arguments, tiles, warps, scan.words(tiles, parts=each), warps * nbytes + table, chain=each * length)
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
@@ -68,7 +68,7 @@ def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
     return next((w for w in WARPS if w <= most and w * nbytes <= scan.gpu.shared_bytes - table), 0)
 
 
-def thread_columns(scan: Scan) -> Launch | None:
+def thread_columns(scan: Scan) -> Tiling | None:
     """For lines that lie side by side, in planes; None where results do not."""
     op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
     if scan.columns.size < LANES or scan.columns.c != op.out_bytes:
@@ -97,7 +97,7 @@ def thread_columns(scan: Scan) -> Launch | None:
     words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
     arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
     table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals (kernels/scan/reciprocal_table.cuh)
-    return Launch(arguments, blocks, warps, words, warps * table, chain=length * each)
+    return Tiling(arguments, blocks, warps, words, warps * table, chain=length * each)
 
 
 def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
@@ -122,7 +122,7 @@ SHORTEST_SUBWARP_LINE, LONGEST_SUBWARP_LINE = 128, 8192  # bytes of a line
 LEAST_RUN, FEW_LANES = 64, 8  # bytes of a lane's run, where so few lanes would not do for packs of fewer than 16
 
 
-def subwarp_lines(scan: Scan) -> Launch | None:
+def subwarp_lines(scan: Scan) -> Tiling | None:
     """None where lines are few or long, or their elements lie apart."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
     is_apart = any(strides[-1] != size for size, strides in zip(sizes, arrays.strides, strict=True))
@@ -148,7 +148,7 @@ def subwarp_lines(scan: Scan) -> Launch | None:
     words = scan.words(tiles, parts=run, units=(*pitches, pitch_out))
     arguments = (warps, pack, lanes, scan.exclusive, scan.reverse)
     cost = "SubwarpLineScan, single" if pack == 1 else ""
-    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=run, cost=cost)
+    return Tiling(arguments, tiles, warps, words, warps * nbytes + table, chain=run, cost=cost)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -226,7 +226,7 @@ class Planes(NamedTuple):
     layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
 
 
-def small_lines(scan: Scan) -> Launch | None:
+def small_lines(scan: Scan) -> Tiling | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
     if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
@@ -246,7 +246,7 @@ def small_lines(scan: Scan) -> Launch | None:
     words = packed(tiles, length, planes.of_run, count, planes.rows, planes.columns, *layouts)
     words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(planes.runs))
     nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
-    return Launch((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
+    return Tiling((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
 
 
 def _planes(scan: Scan) -> Iterator[Planes]:

@@ -250,8 +250,8 @@ def named(kernel: str, *arguments: str | int) -> str:
     return f"{kernel}<{', '.join(flag(x) if isinstance(x, bool) else str(x) for x in arguments)}>"
 
 
-class Launch(NamedTuple):
-    """How a kernel takes a scan."""
+class Tiling(NamedTuple):
+    """How a kernel takes a scan: the tiles, and what it is given."""
 
     arguments: tuple[int, ...]  # of its template, behind types
     tiles: int  # or shares, or blocks
@@ -269,7 +269,7 @@ class Kernel:
     """A kernel, or what is done with the tiles or shares that a kernel takes one after another, and what plans it."""
 
     name: str
-    launch: Callable[[Scan], Launch | None]  # None where it does not take a scan, or others are known to be faster
+    tiling: Callable[[Scan], Tiling | None]  # None where it does not take a scan, or others are known to be faster
     taker: str = ""  # of tiles or shares
     in_packs: bool = True  # takes arrays only where a pack is whole elements
     along_memory: bool = False  # takes lines only along memory
@@ -281,7 +281,7 @@ class Kernel:
     def plan(self, scan: Scan) -> Plan | None:
         """The plan of a scan, where the kernel takes it."""
         is_taken = (scan.lies_in_packs or not self.in_packs) and (scan.arrays.is_along_memory or not self.along_memory)
-        found = self.launch(scan) if is_taken else None
+        found = self.tiling(scan) if is_taken else None
         if found is None:
             return None
         kernel = named(self.name, scan.op.type, *[scan.op.emits] * self.emits, *found.arguments)
