@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from . import scan_costs, scan_task
@@ -38,11 +38,9 @@ KEEPS_STEP = re.compile(r"(?:MinMax|FirstLast|CountNonzero|PeakToPeak)<.*|Sum<.*
 ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
 ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 
-Shapes = Iterable[tuple[int, int]]
 MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
-HEAVY_BATCH = 8  # elements of means and variances, whose code is long
 WARP_BATCH = 8  # elements of a lane, where a warp takes a line
 FEW = 1 << 17
 # Lines from which on a thread takes a whole one, or a warp does; fewer are shared by FEW threads.
@@ -67,16 +65,14 @@ def rows(scan: Scan) -> Tiling | None:
     of_warp = scan_task.STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * scan_task.STAGES
     nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * scan_task.RING_SLOTS + 48
     lines = scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse
-    shapes, larger = SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE, ()
     is_long = scan.lead is not None and (scan.arrays.lines == 1 or scan.length * scan.widest >= LONG_BYTES)
-    if not op.type.startswith("Segmented<"):
-        larger = LARGE_SHAPES if op.state_bytes <= SMALL_STATE_BYTES else ()
-        if is_long:
-            larger += FEW_WARPS if OF_FEW_WARPS.fullmatch(op.type) else LONG_SHAPES
+    larger = [*LARGE_SHAPES] if op.state_bytes <= SMALL_STATE_BYTES else []
+    larger += () if not is_long else FEW_WARPS if OF_FEW_WARPS.fullmatch(op.type) else LONG_SHAPES
     largest = math.prod(scan.arrays.shape) // (ROUNDS * scan.gpu.processors * LANES * PACK // scan.widest)
-    shapes = (*(shape for shape in larger if math.prod(shape) <= largest), *shapes)
+    shapes = [each for each in larger if math.prod(each) <= largest and not op.type.startswith("Segmented<")]
+    shapes += SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE
     keeps_step = is_long and 1 < op.state_bytes <= 2 * sum(op.itemsizes) and KEEPS_STEP.fullmatch(op.type) is not None
-    return _in_tiles(scan, shapes, nbytes, (*lines, keeps_step))
+    return _in_tiles(scan, shapes, nbytes, *lines, keeps_step)
 
 
 def tile_states(tiles: int) -> int:
@@ -84,14 +80,14 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = ()) -> Tiling | None:
+def _in_tiles(scan: Scan, shapes: Iterable[tuple[int, int]], nbytes: Sequence[int], *rest: int) -> Tiling | None:
     """By blocks of which a warp looks back for all lines, of the first of these shapes that fits into shared memory.
 
     ``nbytes``: of that for a pack of each lane of a warp, for a warp, and besides. ``rest``: of the template arguments.
     """
     arrays, sizes, (of_packs, of_warp, of_block) = scan.arrays, scan.sizes, nbytes
-    is_aligned, is_whole = scan.lead is not None, scan.is_contiguous(len(sizes) - 1)
-    lead = scan.lead or (0 if is_aligned or not is_whole else arrays.phases[-1] // sizes[-1])
+    is_whole = scan.is_contiguous(len(sizes) - 1)
+    lead = scan.lead if scan.lead is not None else arrays.phases[-1] // sizes[-1] if is_whole else 0
     # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
     units = [math.gcd(arrays.alignment(i), scan.length * size, lead * size) for i, size in enumerate(sizes)]
     steps = [strides[-1] for strides in arrays.strides]
@@ -104,7 +100,7 @@ def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tu
             tiles = -(-(arrays.lines * scan.length + lead) // (warps * run * LANES * (PACK // scan.widest)))
             published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
             words, all_warps = scan.words(tiles, lead, steps=steps, units=units), warps + scan_task.WRITE_DELAY
-            cost = "" if is_aligned else "RowScan, strided"
+            cost = "RowScan, strided" if scan.lead is None else ""
             return Tiling((warps, run, *rest), tiles, all_warps, words, shared_bytes, published, cost=cost)
     return None
 
@@ -117,18 +113,16 @@ def _by_lines(scan: Scan, lanes: int) -> Plan:
     if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
         splits = max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = min(WARP_BATCH, batch) if lanes > 1 else rows_per_batch(op, length, batch, HEAVY_BATCH)
-    blocks = -(-lines * splits * lanes // THREADS)
-    shape, types = (THREADS, batch, lanes), (op.type, op.emits)
-    launches = [Step(scan_task.named("scan_lines", *types, *shape, splits > 1, scan.exclusive), blocks, THREADS)]
+    batch = min(WARP_BATCH, batch) if lanes > 1 else rows_per_batch(op, length, batch)
+    shape, blocks = (THREADS, batch, lanes), -(-lines * splits * lanes // THREADS)
+    kernel = scan_task.named("scan_lines", op.type, op.emits, *shape, splits > 1, scan.exclusive)
+    steps, scratch, chain = [Step(kernel, blocks, THREADS)], 0, float(-(-length // (splits * lanes)))
     if splits > 1:
         fold = Step(scan_task.named("scan_fold_parts", op.type, *shape), blocks, THREADS)
         parts = Step(scan_task.named("scan_parts", op.type, THREADS), -(-lines * LANES // THREADS), THREADS)
-        launches = [fold, parts, *launches]
-    scratch = lines * splits * op.state_bytes if splits > 1 else 0
-    chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)
-    cost = f"{launches[0].kernel.partition('<')[0]}, by warps" if lanes > 1 else ""
-    return Plan(tuple(launches), scan.words(splits), scratch, False, scan.starts, chain, cost)
+        steps, scratch, chain = [fold, parts, *steps], lines * splits * op.state_bytes, chain + splits / PREFIXES
+    cost = f"{steps[0].scan}, by warps" if lanes > 1 else ""
+    return Plan(tuple(steps), scan.words(splits), scratch, False, scan.starts, chain, cost)
 
 
 KERNELS = (
@@ -161,10 +155,9 @@ def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: G
     """The plans of all kernels that take a scan; the last one is by lines, by warps where those read neighbours."""
     scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
     if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None
-        without = replace(scan, op=counted) if counted else scan
-        asked = [kernel for kernel in KERNELS if kernel.tells_positions or not without.op.indexed]
-        found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in asked]
+        counted = op.with_counts() if arrays.index_step > 0 else op
+        without = scan if counted is op else replace(scan, op=counted)
+        found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in KERNELS]
     by_warps = arrays.is_along_memory and arrays.lines < MOST_LINES
     found += [_by_lines(scan, lanes) for lanes in ((1, LANES) if by_warps else (1,))]
     return [plan for plan in found if plan]

@@ -93,17 +93,17 @@ def thread_columns(scan: Scan) -> Tiling | None:
     blocks = tiles * (lines // columns.size)
     if lines < each * processors * RESIDENT or length > LONGEST_COLUMN or blocks >= 1 << 31:
         return None
-    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.column_steps
+    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes)), scan.column_steps
     words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
     arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
     table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals (kernels/scan/reciprocal_table.cuh)
     return Tiling(arguments, blocks, warps, words, warps * table, chain=length * each)
 
 
-def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
+def rows_per_batch(op: Operator, length: int, most: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(HEAVY):
-        most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else most_of_heavy)
+        most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else HEAVY_ROWS)
     return min(_power(most), 1 << (length - 1).bit_length())
 
 

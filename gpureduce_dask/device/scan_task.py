@@ -8,7 +8,6 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from ..errors import ArgumentError, message
@@ -27,8 +26,6 @@ ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciproca
 COUNTED = "Counted"  # of states that count their elements
 ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
 Each = Sequence[int]  # of each array
-_PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
-_SUM = re.compile(r"Sum<.*(f64|Twofold)>")
 # Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
 _COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
 
@@ -46,11 +43,11 @@ class Operator:
     option: tuple[float, float] = (0.0, 0.0)
     indexed: bool = False  # states have positions
 
-    def with_counts(self) -> Operator | None:
-        """The same with states that count their elements (kernels/scan/scan_state.cuh); None where there are none."""
-        found = _PLACED.fullmatch(self.type)
+    def with_counts(self) -> Operator:
+        """With states that count their elements (kernels/scan/scan_state.cuh); as it is where there are none."""
+        found = re.fullmatch(r"Indexed<(Arg(?:Value)?<.*>)>", self.type)
         if found is None or not self.emits.startswith("Final<"):
-            return None
+            return self
         kind, align = f"{COUNTED}<{found[1]}>", max(8, self.state_alignment)
         size = -(-(self.state_bytes + 8) // align) * align
         return replace(self, type=kind, emits=self.emits.replace(self.type, kind), state_bytes=size, indexed=False)
@@ -64,7 +61,7 @@ class Operator:
     @property
     def adds_in(self) -> str:
         """Of sums of floats what they are added in: f64, or Twofold, a pair of it; nothing of other operators."""
-        found = _SUM.fullmatch(self.type)
+        found = re.fullmatch(r"Sum<.*(f64|Twofold)>", self.type)
         return found[1] if found else ""
 
     def published_bytes(self, joined: bool = False) -> int:
@@ -144,6 +141,9 @@ class Scan:
         self.columns, self.planes = (self.line_dims or (Dim(1, 0),))[-1], self.line_dims[:-1]
         self.plane_count = math.prod(dim.size for dim in self.planes)
         self.column_steps = self.apart(self.columns)
+        # Elements that lack before the first one; None also where lines do not lie one after another in all arrays.
+        is_dense = all(map(self.is_contiguous, range(len(self.sizes))))
+        self.lead = self.lead_at(self.arrays.phases) if is_dense else None
         self.lies_in_packs = not any(n > PACK or n & (n - 1) for n in self.sizes)  # a pack is whole elements of each
 
     def is_contiguous(self, operand: int) -> bool:
@@ -156,12 +156,6 @@ class Scan:
         """Elements that lack before places, modulo 16, so that packs are aligned; None where no number suits all."""
         pairs = list(zip(self.sizes, phases, strict=True))
         return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
-
-    @cached_property
-    def lead(self) -> int | None:
-        """Elements that lack before the first one; None also where lines do not lie one after another in all arrays."""
-        is_dense = all(map(self.is_contiguous, range(len(self.sizes))))
-        return self.lead_at(self.arrays.phases) if is_dense else None
 
     def apart(self, dim: Dim) -> tuple[int, ...]:
         """Bytes of each array from one line or plane to the next."""
@@ -280,8 +274,8 @@ class Kernel:
 
     def plan(self, scan: Scan) -> Plan | None:
         """The plan of a scan, where the kernel takes it."""
-        is_taken = (scan.lies_in_packs or not self.in_packs) and (scan.arrays.is_along_memory or not self.along_memory)
-        found = self.tiling(scan) if is_taken else None
+        is_taken = (scan.lies_in_packs or not self.in_packs) and (self.tells_positions or not scan.op.indexed)
+        found = self.tiling(scan) if is_taken and (scan.arrays.is_along_memory or not self.along_memory) else None
         if found is None:
             return None
         kernel = named(self.name, scan.op.type, *[scan.op.emits] * self.emits, *found.arguments)
