@@ -30,7 +30,7 @@ WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
 # Of large states, which take registers: nanvar of uint32 down (1082400, 31) with 16, 10 and 6 450, 287 and 248 us.
 LARGE_STATE_BYTES, WARPS_OF_LARGE = 32, WARPS[1:]
 FEWEST = 4  # rows of a lane
-MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
+TILE = 128 << 10  # bytes of a tile, read and written, at most: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one before them
 # Means whose warps find reciprocals once for all columns: of float32 down (n, 64), (n, 8192) 0.83, 0.96, not 0.77, 0.91
@@ -172,7 +172,7 @@ def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
     scratch = STATE_SLOTS * warps * LANES * strips.lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
     free = (limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48
     most = free // ((strips.row_bytes + written + table) * row_groups)
-    most = min(most, MOST // (strips.width * sum(scan.sizes) * lanes))
+    most = min(most, TILE // (strips.width * sum(scan.sizes) * lanes))
     most = _conflict_free_rows(min(most, max(2 * FEWEST, strips.chains * length // (TILES * lanes))), strips)
     if most < (FEWEST if warps > 2 else 1):
         return None

@@ -128,12 +128,12 @@ class Scan:
     gpu: Gpu
 
     def __post_init__(self) -> None:
-        axis, sign = self.arrays.axis, -1 if self.reverse else 1
+        axis, self.direction = self.arrays.axis, -1 if self.reverse else 1
         self.length = self.arrays.shape[axis]  # elements of a line
         # Of each operand, and of results: bytes of an element, from one of a line to the next that is scanned, and from
         # a line's first to the first that is scanned.
         self.sizes = (*self.op.itemsizes, self.op.out_bytes)
-        self.steps = tuple(sign * strides[axis] for strides in self.arrays.strides)
+        self.steps = tuple(self.direction * strides[axis] for strides in self.arrays.strides)
         self.starts = tuple((1 - self.length) * step if self.reverse else 0 for step in self.steps)
         self.widest = max(self.sizes)
         # Where lines begin: columns are those nearest to each other in memory, planes where columns begin.
