@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import scan_task
+from .layout import span
 from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
 from .tuning import PROCESSORS, SECTOR
 
@@ -53,9 +54,8 @@ class RowLayout(NamedTuple):
         strip = strips.width * column_step if strips.count > 1 else 0
         phase = (scan.arrays.phases[i] - strips.lead * column_step) % PACK  # of the strips behind the first
         is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
-        ends = [(n - 1) * stride for n, stride in zip(scan.arrays.shape, scan.arrays.strides[i], strict=True)]
         # Bytes that the operand owns, relative to the first element that is scanned.
-        low, high = sum(min(0, n) for n in ends) - scan.starts[i], sum(max(0, n) for n in ends) + size - scan.starts[i]
+        low, high = (end - scan.starts[i] for end in span(scan.arrays.shape, scan.arrays.strides[i], size))
         joined = (strips.count == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
         packs = -(-nbytes // PACK) + (0 if is_aligned else 1)
         ahead = [step, packs * PACK, step % PACK, column_step, low, high, int(joined)]
@@ -104,8 +104,7 @@ class Strips:
     def words(self, links: int, rows: int) -> bytes:
         """With so many tiles a chain, and rows of a lane."""
         numbers = (self.count, self.width, self.lead, self.chains, links, rows, self.row_groups, self.chains * links)
-        shares = ((each, each.share(self.row_groups * rows)) for each in self.layouts[:2])
-        layouts = [word for each, share in shares for word in (*each.ahead, share, *each.behind)]
+        layouts = [n for it in self.layouts for n in (*it.ahead, it.share(self.row_groups * rows), *it.behind)]
         return self.scan.strip_words((*numbers, self.scan.steps[-1]), layouts)
 
 
@@ -115,9 +114,8 @@ def column_strips(scan: Scan) -> Tiling | None:
     is_near = all(0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False))
     if not is_near or scan.columns.c != op.out_bytes:
         return None
-    lane_columns, column_stride = _columns_of_lane(scan)
-    strips = Strips(scan, lane_columns, column_stride)
-    chains, is_anchored = strips.chains, strips.chains < FEW_CHAINS
+    strips = Strips(scan, *_columns_of_lane(scan))
+    chains, lane_columns, is_anchored = strips.chains, strips.lane_columns, strips.chains < FEW_CHAINS
     shapes: tuple[int, ...] = WARPS if lane_columns > 1 or is_anchored else WARPS_OF_MANY
     shapes = shapes if op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
     look_back_warps = WRITE_DELAY * lane_columns
@@ -126,15 +124,14 @@ def column_strips(scan: Scan) -> Tiling | None:
     if cut is None:
         return None
     warps, rows, links, nbytes = cut
-    published = 16 * -(-op.state_bytes // 8)  # of a chain's column, written again and again
-    if is_anchored:
-        each = op.published_bytes()
-        published = each * scan_task.chain_tile_states(links, scan_task.radix_of(each))
-    published *= chains * LANES * lane_columns
-    arguments = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
+    # Of a column: of many chains each has one place, which is written again and again.
+    each = op.published_bytes() if is_anchored else 16 * -(-op.state_bytes // 8)
+    states = scan_task.chain_tile_states(links, scan_task.radix_of(each)) if is_anchored else 1
+    published = chains * LANES * lane_columns * states * each
+    arguments = (warps, lane_columns, strips.column_stride, is_anchored, strips.stages_results, scan.exclusive)
     tiles, all_warps, words = chains * links, warps + look_back_warps, strips.words(links, rows)
     rounds = -(-tiles // scan.gpu.processors)
-    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride else ""
+    cost = "StripScan, several a lane" if lane_columns > 1 == strips.column_stride else ""
     return Tiling(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
 
 
@@ -142,8 +139,7 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     """How many columns a lane takes, and from one of them to the next. Side by side as many as fill a word, where all
     rows are aligned to that; where rows are not aligned, a warp's width apart, as many as fill a strip."""
     op, columns, sizes = scan.op, scan.columns, scan.sizes
-    in_segments = op.type.startswith("Segmented<Sum<") and sizes == (4, 1, 4)
-    in_segments = in_segments and scan.plane_count * columns.size >= MANY_IN_SEGMENTS
+    in_segments = op.type.startswith("Segmented<Sum<") and sizes == (4, 1, 4) and scan.arrays.lines >= MANY_IN_SEGMENTS
     if not in_segments and (len(sizes) > 2 or op.state_bytes > 8):
         return 1, 1
     nbytes, strips = (WORD_OF_NARROW, 1) if sizes[0] < 4 else (WORD, STRIPS)
@@ -189,7 +185,7 @@ def _conflict_free_rows(most: int, strips: Strips) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
     if strips.row_groups == 1 or most <= 1:
         return most
-    lanes, width, size = range(strips.row_groups * strips.width), strips.width, strips.scan.op.itemsizes[0]
+    lanes, width, size = range(strips.row_groups * strips.width), strips.width, strips.scan.sizes[0]
     found = range(most, most * 3 // 4, -1)
     return min(found, key=lambda rows: scan_task.most_in_a_bank(lanes, width, rows * width, size))
 
@@ -241,10 +237,7 @@ def serial_columns(scan: Scan) -> Tiling | None:
 
 def _warps_of(chains: int) -> int:
     """Warps of a processor with which so many strips, evenly divided, keep all processors busy; 0 where too few do."""
-
-    def share(warps: int) -> float:
-        resident = PROCESSORS * warps
-        return min(PLENTY, chains / (-(-chains // resident) * resident) * WARPS_ALONE[warps])
-
-    best = max(WARPS_ALONE, key=share)
-    return best if share(best) >= ENOUGH else 0
+    waves = {warps: -(-chains // (PROCESSORS * warps)) for warps in WARPS_ALONE}
+    shares = {warps: min(PLENTY, chains / (n * PROCESSORS * warps) * WARPS_ALONE[warps]) for warps, n in waves.items()}
+    best = max(shares, key=shares.__getitem__)
+    return best if shares[best] >= ENOUGH else 0

@@ -70,10 +70,10 @@ def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
 
 def thread_columns(scan: Scan) -> Tiling | None:
     """For lines that lie side by side, in planes; None where results do not."""
-    op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
-    if scan.columns.size < LANES or scan.columns.c != op.out_bytes:
+    op, length, columns = scan.op, scan.length, scan.columns
+    if columns.size < LANES or columns.c != op.out_bytes or length > LONGEST_COLUMN:
         return None
-    columns = scan.columns
+    most = scan.arrays.lines // (scan.gpu.processors * RESIDENT)  # columns of a thread
     has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
     states = (COLUMN_MOMENTS if has_table else COLUMN_STATES) // op.state_bytes
     vector = 1  # neighbouring columns that one load takes, of narrow elements
@@ -85,13 +85,13 @@ def thread_columns(scan: Scan) -> Tiling | None:
     groups = _power(min(COLUMN_BYTES // nbytes, states // vector))
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
-    while vector > 1 and lines < groups * vector * processors * RESIDENT:  # fewer columns a thread
+    while vector > 1 and groups * vector > most:
         groups, vector = (groups // 2, vector) if groups > 1 else (1, vector // 2)
     each = groups * vector
     warps = min(THREADS // LANES, 1 << (-(-columns.size // (LANES * each)) - 1).bit_length())
     tiles = -(-columns.size // (LANES * warps * each))  # of a plane
-    blocks = tiles * (lines // columns.size)
-    if lines < each * processors * RESIDENT or length > LONGEST_COLUMN or blocks >= 1 << 31:
+    blocks = tiles * scan.plane_count
+    if each > most or blocks >= 1 << 31:
         return None
     rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes)), scan.column_steps
     words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
@@ -217,12 +217,10 @@ class PlaneLayout(NamedTuple):
 
 
 class Planes(NamedTuple):
-    """The innermost axes, the scanned one among them, and the others: runs of planes ``gap`` bytes apart."""
+    """Two axes besides the scanned one, and the others, the last of which goes from one plane to the next."""
 
-    runs: tuple[Dim, ...]
-    of_run: int
-    rows: int
-    columns: int
+    inner: tuple[Dim, Dim]
+    outer: tuple[Dim, ...]
     layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
 
 
@@ -239,12 +237,12 @@ def small_lines(scan: Scan) -> Tiling | None:
     found = max((_shares(scan, planes, table) for planes in _planes(scan)), key=lambda each: each[0], default=None)
     if found is None or found[0] * MOST_WASTE < 1:
         return None
-    _, waste, count, warps, planes = found
-    shares, of_run = [layout.share(count) for layout in planes.layouts], -(-planes.of_run // count)
-    tiles = of_run * math.prod(dim.size for dim in planes.runs)
-    layouts = [n for it, share in zip(planes.layouts, shares, strict=True) for n in (*it[:4], share, *it[4:7])]
-    words = packed(tiles, length, planes.of_run, count, planes.rows, planes.columns, *layouts)
-    words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(planes.runs))
+    _, waste, count, warps, ((rows, columns), (*runs, run), layouts) = found
+    shares, of_run = [layout.share(count) for layout in layouts], -(-run.size // count)
+    tiles = of_run * math.prod(dim.size for dim in runs)
+    members = [n for it, share in zip(layouts, shares, strict=True) for n in (*it[:4], share, *it[4:7])]
+    words = packed(tiles, length, run.size, count, rows.size, columns.size, *members)
+    words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(runs))
     nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
     return Tiling((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
 
@@ -256,35 +254,34 @@ def _planes(scan: Scan) -> Iterator[Planes]:
     if scan.length == 1:  # the axis may lie anywhere
         ahead, behind = scan.line_dims, ()
     for begin in range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1):
-        outer, inner = ahead[:begin], (*ahead[begin:], *behind)
-        rows, columns = inner = (*[Dim(1, 0)] * (2 - len(inner)), *inner)
+        *_, rows, columns = Dim(1, 0), Dim(1, 0), *ahead[begin:], *behind
+        inner, outer = (rows, columns), ahead[:begin]
         one, other = (PlaneLayout.of(scan, k, outer, inner) for k in range(2))
         if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
             other = other._replace(in_place=one == other and _aligned_alike(scan, outer))
-            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other))
+            yield Planes(inner, outer, (one, other))
 
 
 def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
     """The best number of planes for a share: how well it uses lanes, processors and memory, the bytes that the memory
     takes the time of for each of elements and results, the number, and warps."""
-    sizes, widest = scan.sizes, scan.widest
-    least = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW
-    lines = planes.rows * planes.columns
-    elements = lines * scan.length
+    widest, planes_of_run, lines = scan.widest, planes.outer[-1].size, math.prod(dim.size for dim in planes.inner)
+    least, elements = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW, lines * scan.length
     unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
     best, cut = 0.0, (1.0, 0, 0)
-    most = min(planes.of_run, unit + max(LANES, -(-least // (elements * widest))))
+    most = min(planes_of_run, unit + max(LANES, -(-least // (elements * widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
         one, other = (layout.share(count) for layout in planes.layouts)
         warps = _warps_of(scan, STAGED_SHARES * one + other, table)
         if not warps:
             break
-        memory = count * elements * sum(sizes) / (planes.layouts[0].copied(count) + count * elements * sizes[1])
+        read = planes.layouts[0].copied(count)
+        memory = count * elements * sum(scan.sizes) / (read + count * elements * scan.sizes[1])
         memory *= min(1, count * elements * widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
         lanes = -(-count * lines // LANES) * LANES
-        use = memory * busy * (count * lines) / lanes * planes.of_run / (-(-planes.of_run // count) * count)
+        use = memory * busy * (count * lines) / lanes * planes_of_run / (-(-planes_of_run // count) * count)
         if use > best * 1.02:
             best, cut = use, (1 / (memory * math.sqrt(busy)), count, warps)
     return (best, *cut, planes)
