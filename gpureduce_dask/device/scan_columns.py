@@ -89,17 +89,19 @@ class Strips:
             self.width = min(most, -(-columns // (-(-columns // most) * unit)) * unit)
             self.count = -(-columns // self.width)
         self.chains = scan.plane_count * self.count  # strips of all planes
+        self.is_anchored = self.chains < FEW_CHAINS  # by tile states of several levels
         self.row_groups = 1 if self.lane_columns > 1 else LANES // self.width  # lanes in one column, each with own rows
         self.layouts = [RowLayout.of(self, i) for i in range(len(scan.op.itemsizes))]
         self.row_bytes = STAGES * sum(layout.row for layout in self.layouts)  # of shared memory for a row
         # Results go through shared memory where they are whole rows, too short to be written by a warp at once.
         written = self.width * scan.op.out_bytes
         is_short = self.row_groups > 1 or written % SECTOR != 0
-        self.stages_results = is_short and self.count == 1 and abs(scan.steps[-1]) == written
+        is_staged = is_short and self.count == 1 and abs(scan.steps[-1]) == written
+        self.staged = written if is_staged else 0  # bytes of shared memory for each row of results
 
     def share(self, rows: int) -> int:
-        """Bytes of shared memory for a warp's rows."""
-        return STAGES * sum(layout.share(rows) for layout in self.layouts)
+        """Bytes of shared memory for a warp's rows, so many of a lane."""
+        return STAGES * sum(layout.share(self.row_groups * rows) for layout in self.layouts)
 
     def words(self, links: int, rows: int) -> bytes:
         """With so many tiles a chain, and rows of a lane."""
@@ -115,24 +117,11 @@ def column_strips(scan: Scan) -> Tiling | None:
     if not is_near or scan.columns.c != op.out_bytes:
         return None
     strips = Strips(scan, *_columns_of_lane(scan))
-    chains, lane_columns, is_anchored = strips.chains, strips.lane_columns, strips.chains < FEW_CHAINS
-    shapes: tuple[int, ...] = WARPS if lane_columns > 1 or is_anchored else WARPS_OF_MANY
+    shapes: tuple[int, ...] = WARPS if strips.lane_columns > 1 or strips.is_anchored else WARPS_OF_MANY
     shapes = shapes if op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
-    look_back_warps = WRITE_DELAY * lane_columns
-    cuts = (_cut(strips, warps - look_back_warps) for warps in shapes if warps > look_back_warps + 1)
-    cut = next(filter(None, cuts), None)
-    if cut is None:
-        return None
-    warps, rows, links, nbytes = cut
-    # Of a column: of many chains each has one place, which is written again and again.
-    each = op.published_bytes() if is_anchored else 16 * -(-op.state_bytes // 8)
-    states = scan_task.chain_tile_states(links, scan_task.radix_of(each)) if is_anchored else 1
-    published = chains * LANES * lane_columns * states * each
-    arguments = (warps, lane_columns, strips.column_stride, is_anchored, strips.stages_results, scan.exclusive)
-    tiles, all_warps, words = chains * links, warps + look_back_warps, strips.words(links, rows)
-    rounds = -(-tiles // scan.gpu.processors)
-    cost = "StripScan, several a lane" if lane_columns > 1 == strips.column_stride else ""
-    return Tiling(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
+    look_back_warps = WRITE_DELAY * strips.lane_columns
+    found = (_tiling(strips, n - look_back_warps, look_back_warps) for n in shapes if n > look_back_warps + 1)
+    return next(filter(None, found), None)
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
@@ -143,32 +132,28 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     if not in_segments and (len(sizes) > 2 or op.state_bytes > 8):
         return 1, 1
     nbytes, strips = (WORD_OF_NARROW, 1) if sizes[0] < 4 else (WORD, STRIPS)
-    count = max(1, nbytes // sizes[0])
+    count = nbytes // sizes[0]
     is_wide = columns.size >= LANES * count * strips and count * op.out_bytes <= 16
     if count > 1 and is_wide and scan.takes_columns(count):
         return count, 1
     is_whole = columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
     if is_whole and not in_segments and LANES < columns.size < 2 * LANES:
         return 2, LANES  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
-    if in_segments or not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1))):
-        return 1, 1
-    count = min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
-    while columns.size < LANES * count:
-        count //= 2
+    is_aligned = not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1)))
+    most = 1 if in_segments or is_aligned else min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
+    count = scan_task.power_of_two(min(most, columns.size // LANES))
     return (count, LANES) if count > 1 else (1, 1)
 
 
-def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
-    """Warps, rows of a lane, tiles of a chain, and bytes of shared memory: as many rows as that holds, tiles of a line
-    alike. None where so many warps have too few."""
-    scan, row_groups = strips.scan, strips.row_groups
+def _tiling(strips: Strips, warps: int, look_back_warps: int) -> Tiling | None:
+    """With as many rows of a lane as shared memory holds, tiles of a line alike. None where so many warps have too
+    few."""
+    scan, row_groups, lane_columns = strips.scan, strips.row_groups, strips.lane_columns
     op, length, limit, lanes = scan.op, scan.length, scan.gpu.shared_bytes, warps * row_groups
-    written = strips.width * op.out_bytes if strips.stages_results else 0  # bytes of shared memory for each row
-    table = ENTRY if not scan.exclusive and BY_TABLE.fullmatch(op.type) else 0  # and these
-    scratch = STATE_SLOTS * warps * LANES * strips.lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
-    free = (limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48
-    most = free // ((strips.row_bytes + written + table) * row_groups)
-    most = min(most, TILE // (strips.width * sum(scan.sizes) * lanes))
+    table = ENTRY if not scan.exclusive and BY_TABLE.fullmatch(op.type) else 0  # bytes of shared memory for each row
+    scratch = STATE_SLOTS * warps * LANES * lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
+    free = ((limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48) // row_groups
+    most = min(free // (strips.row_bytes + strips.staged + table), TILE // (strips.width * sum(scan.sizes) * lanes))
     most = _conflict_free_rows(min(most, max(2 * FEWEST, strips.chains * length // (TILES * lanes))), strips)
     if most < (FEWEST if warps > 2 else 1):
         return None
@@ -176,18 +161,27 @@ def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
     rows = -(-length // (links * lanes))
     if row_groups > 1:
         rows = _conflict_free_rows(min(most, rows + 8), strips) if links > 1 else rows + (rows % 2 == 0)
-    results = (row_groups * rows * written + 31) // PACK * PACK if written else 0
-    nbytes = warps * (strips.share(row_groups * rows) + results + row_groups * rows * table) + scratch
-    return (warps, rows, -(-length // (lanes * rows)), nbytes) if nbytes <= limit else None
+    results = (row_groups * rows * strips.staged + 31) // PACK * PACK if strips.staged else 0
+    shared_bytes = warps * (strips.share(rows) + results + row_groups * rows * table) + scratch
+    if shared_bytes > limit:
+        return None
+    links = -(-length // (lanes * rows))
+    # Of a column: of many chains each has one place, which is written again and again.
+    each = op.published_bytes() if strips.is_anchored else 16 * -(-op.state_bytes // 8)
+    states = scan_task.chain_tile_states(links, scan_task.radix_of(each)) if strips.is_anchored else 1
+    published = strips.chains * LANES * lane_columns * states * each
+    tiles, words, all_warps = strips.chains * links, strips.words(links, rows), warps + look_back_warps
+    arguments = (warps, lane_columns, strips.column_stride, strips.is_anchored, strips.staged > 0, scan.exclusive)
+    cost = "StripScan, several a lane" if lane_columns > 1 == strips.column_stride else ""
+    rounds = -(-tiles // scan.gpu.processors)
+    return Tiling(arguments, tiles, all_warps, words, shared_bytes, published, chain=rounds, cost=cost)
 
 
 def _conflict_free_rows(most: int, strips: Strips) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
-    if strips.row_groups == 1 or most <= 1:
-        return most
     lanes, width, size = range(strips.row_groups * strips.width), strips.width, strips.scan.sizes[0]
-    found = range(most, most * 3 // 4, -1)
-    return min(found, key=lambda rows: scan_task.most_in_a_bank(lanes, width, rows * width, size))
+    found = range(most, most * 3 // 4 if strips.row_groups > 1 else most - 1, -1)
+    return min(found, key=lambda rows: scan_task.most_in_a_bank(lanes, width, rows * width, size), default=most)
 
 
 # ---- a warp for each strip, alone: nothing is folded before and no tile looks back

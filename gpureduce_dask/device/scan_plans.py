@@ -54,8 +54,8 @@ def any_all(scan: Scan) -> Tiling | None:
     op, is_whole = scan.op, scan.arrays.lines == 1 and scan.lead is not None and not scan.exclusive and not scan.reverse
     if not is_whole or not op.type.startswith(("Any<", "All<")) or op.out_bytes != 1:
         return None
-    of_warp, of_block = 8 * scan_task.STATE_SLOTS, 8 * scan_task.RING_SLOTS + 16
-    return _in_tiles(scan, ANY_ALL_SHAPES, (ANY_ALL_STAGES * LANES * PACK, of_warp, of_block))
+    nbytes = ANY_ALL_STAGES * LANES * PACK, 8 * scan_task.STATE_SLOTS, 8 * scan_task.RING_SLOTS + 16
+    return _in_tiles(scan, ANY_ALL_SHAPES, nbytes)
 
 
 def rows(scan: Scan) -> Tiling | None:
@@ -89,7 +89,7 @@ def _in_tiles(scan: Scan, shapes: Iterable[tuple[int, int]], nbytes: Sequence[in
     is_whole = scan.is_contiguous(len(sizes) - 1)
     lead = scan.lead if scan.lead is not None else arrays.phases[-1] // sizes[-1] if is_whole else 0
     # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
-    units = [math.gcd(arrays.alignment(i), scan.length * size, lead * size) for i, size in enumerate(sizes)]
+    units = [math.gcd(scan.alignment(i), lead * size) for i, size in enumerate(sizes)]
     steps = [strides[-1] for strides in arrays.strides]
     if scan.length > 1:
         units = [unit if step == size else size for unit, step, size in zip(units, steps, sizes, strict=True)]
@@ -153,11 +153,10 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
     """The plans of all kernels that take a scan; the last one is by lines, by warps where those read neighbours."""
-    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
-    if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = op.with_counts() if arrays.index_step > 0 else op
-        without = scan if counted is op else replace(scan, op=counted)
-        found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in KERNELS]
+    scan, counted = Scan(op, arrays, exclusive, reverse, gpu), op.with_counts() if arrays.index_step > 0 else op
+    without = scan if counted is op else replace(scan, op=counted)
+    kernels = KERNELS if len(op.itemsizes) <= 2 else ()  # the single pass takes two operands
+    found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in kernels]
     by_warps = arrays.is_along_memory and arrays.lines < MOST_LINES
     found += [_by_lines(scan, lanes) for lanes in ((1, LANES) if by_warps else (1,))]
     return [plan for plan in found if plan]

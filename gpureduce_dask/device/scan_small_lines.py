@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .layout import Dim
-from .scan_task import ENTRY, LANES, PACK, Operator, Scan, Tiling
+from .scan_task import ENTRY, LANES, PACK, Operator, Scan, Tiling, power_of_two
 from .task import div_words, packed, walk_words
 
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
@@ -76,13 +76,12 @@ def thread_columns(scan: Scan) -> Tiling | None:
     most = scan.arrays.lines // (scan.gpu.processors * RESIDENT)  # columns of a thread
     has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
     states = (COLUMN_MOMENTS if has_table else COLUMN_STATES) // op.state_bytes
-    vector = 1  # neighbouring columns that one load takes, of narrow elements
-    if len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS:
-        vector = _power(min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, states))
-        while vector > 1 and not scan.takes_columns(vector):
-            vector //= 2
+    is_narrow = len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS
+    vector = power_of_two(min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, states) if is_narrow else 1)
+    while vector > 1 and not scan.takes_columns(vector):  # neighbouring columns that one load takes
+        vector //= 2
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
-    groups = _power(min(COLUMN_BYTES // nbytes, states // vector))
+    groups = power_of_two(min(COLUMN_BYTES // nbytes, states // vector))
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
     while vector > 1 and groups * vector > most:
@@ -104,12 +103,7 @@ def rows_per_batch(op: Operator, length: int, most: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(HEAVY):
         most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else HEAVY_ROWS)
-    return min(_power(most), 1 << (length - 1).bit_length())
-
-
-def _power(most: int) -> int:
-    """The greatest power of two that is no more, or 1."""
-    return 1 << (max(1, most).bit_length() - 1)
+    return min(power_of_two(most), 1 << (length - 1).bit_length())
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
@@ -129,8 +123,7 @@ def subwarp_lines(scan: Scan) -> Tiling | None:
     if is_apart or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
         return None
     # Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them.
-    aligned = (math.gcd(arrays.alignment(i), length * size) // size for i, size in enumerate(sizes))
-    pack = max(1, min(PACK // scan.widest, *aligned))
+    pack = max(1, min(PACK // scan.widest, *(scan.alignment(i) // size for i, size in enumerate(sizes))))
     in_place = sizes[0] == sizes[-1] and _aligned_alike(scan, scan.line_dims)  # results take the place of elements
     if in_place and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
         return None  # one line after another, in tiles, by packs
@@ -216,72 +209,66 @@ class PlaneLayout(NamedTuple):
         return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
 
-class Planes(NamedTuple):
-    """Two axes besides the scanned one, and the others, the last of which goes from one plane to the next."""
-
-    inner: tuple[Dim, Dim]
-    outer: tuple[Dim, ...]
-    layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
-
-
 def small_lines(scan: Scan) -> Tiling | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
-    op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
-    if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
+    arrays, sizes = scan.arrays, scan.sizes
+    if len(sizes) != 2 or scan.length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
     goes_back = any(n > 1 and step < 0 for n, step in zip(arrays.shape, arrays.strides[0], strict=True))
     if goes_back or any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
         return None
+    ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
+    if scan.length == 1:  # the axis may lie anywhere
+        ahead, behind = scan.line_dims, ()
+    begins = range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1)  # of planes, of two axes more at most
+    found = (_planes(scan, ahead[:begin], (*ahead[begin:], *behind)) for begin in begins)
+    return max(found, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+
+def _planes(scan: Scan, outer: tuple[Dim, ...], inner: tuple[Dim, ...]) -> tuple[float, Tiling | None]:
+    """By planes of the scanned axis and inner ones, along the last of the outer ones, and how good that is."""
+    op, length = scan.op, scan.length
+    *_, rows, columns = Dim(1, 0), Dim(1, 0), *inner
+    one, other = (PlaneLayout.of(scan, k, outer, (rows, columns)) for k in range(2))
+    if max(one.nbytes, other.nbytes) > LARGEST_PLANE:
+        return 0.0, None
+    layouts = one, other._replace(in_place=one == other and _aligned_alike(scan, outer))
+    *runs, run = outer
     table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals
-    found = max((_shares(scan, planes, table) for planes in _planes(scan)), key=lambda each: each[0], default=None)
-    if found is None or found[0] * MOST_WASTE < 1:
-        return None
-    _, waste, count, warps, ((rows, columns), (*runs, run), layouts) = found
+    use, waste, count, warps = _best_share(scan, rows.size * columns.size, run.size, layouts, table)
+    if use * MOST_WASTE < 1:
+        return 0.0, None
     shares, of_run = [layout.share(count) for layout in layouts], -(-run.size // count)
     tiles = of_run * math.prod(dim.size for dim in runs)
     members = [n for it, share in zip(layouts, shares, strict=True) for n in (*it[:4], share, *it[4:7])]
     words = packed(tiles, length, run.size, count, rows.size, columns.size, *members)
     words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(runs))
     nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
-    return Tiling((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
+    return use, Tiling((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
 
 
-def _planes(scan: Scan) -> Iterator[Planes]:
-    """The ways to take inner axes as planes, whose other axes are two at most."""
-    arrays = scan.arrays
-    ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
-    if scan.length == 1:  # the axis may lie anywhere
-        ahead, behind = scan.line_dims, ()
-    for begin in range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1):
-        *_, rows, columns = Dim(1, 0), Dim(1, 0), *ahead[begin:], *behind
-        inner, outer = (rows, columns), ahead[:begin]
-        one, other = (PlaneLayout.of(scan, k, outer, inner) for k in range(2))
-        if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
-            other = other._replace(in_place=one == other and _aligned_alike(scan, outer))
-            yield Planes(inner, outer, (one, other))
-
-
-def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
-    """The best number of planes for a share: how well it uses lanes, processors and memory, the bytes that the memory
-    takes the time of for each of elements and results, the number, and warps."""
-    widest, planes_of_run, lines = scan.widest, planes.outer[-1].size, math.prod(dim.size for dim in planes.inner)
-    least, elements = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW, lines * scan.length
-    unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
-    best, cut = 0.0, (1.0, 0, 0)
-    most = min(planes_of_run, unit + max(LANES, -(-least // (elements * widest))))
+def _best_share(
+    scan: Scan, lines: int, planes: int, layouts: tuple[PlaneLayout, PlaneLayout], table: int
+) -> tuple[float, float, int, int]:
+    """Of planes, of so many lines: how well it uses lanes, processors and memory, the bytes that the memory takes the
+    time of for each of elements and results, the number of planes, and warps."""
+    least, elements = LEAST_SHARE if scan.widest >= 4 else LEAST_SHARE_OF_NARROW, lines * scan.length
+    unit = max(PACK // math.gcd(PACK, layout.gap) for layout in layouts)
+    best = 0.0, 1.0, 0, 0
+    most = min(planes, unit + max(LANES, -(-least // (elements * scan.widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
-        one, other = (layout.share(count) for layout in planes.layouts)
+        one, other = (layout.share(count) for layout in layouts)
         warps = _warps_of(scan, STAGED_SHARES * one + other, table)
         if not warps:
             break
-        read = planes.layouts[0].copied(count)
-        memory = count * elements * sum(scan.sizes) / (read + count * elements * scan.sizes[1])
-        memory *= min(1, count * elements * widest / least) * (MISALIGNED if count % unit else 1)
+        read, written = layouts[0].copied(count), count * elements * scan.sizes[1]
+        memory = count * elements * sum(scan.sizes) / (read + written)
+        memory *= min(1, count * elements * scan.widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
         lanes = -(-count * lines // LANES) * LANES
-        use = memory * busy * (count * lines) / lanes * planes_of_run / (-(-planes_of_run // count) * count)
-        if use > best * 1.02:
-            best, cut = use, (1 / (memory * math.sqrt(busy)), count, warps)
-    return (best, *cut, planes)
+        use = memory * busy * (count * lines) / lanes * planes / (-(-planes // count) * count)
+        if use > best[0] * 1.02:
+            best = use, 1 / (memory * math.sqrt(busy)), count, warps
+    return best

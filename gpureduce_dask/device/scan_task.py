@@ -94,12 +94,6 @@ class Operands:
     def lines(self) -> int:
         return math.prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
 
-    def alignment(self, operand: int) -> int:
-        """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
-        dims = zip(self.shape, self.strides[operand], strict=True)
-        others = (stride for i, (n, stride) in enumerate(dims) if n > 1 and i != self.axis)
-        return math.gcd(PACK, self.phases[operand], *others)
-
     def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
         """Some axes, those that continue each other merged."""
         found = ((self.shape[i], tuple(s[i] for s in self.strides)) for i in axes if self.shape[i] != 1)
@@ -151,6 +145,11 @@ class Scan:
         size, shape = self.sizes[operand], self.arrays.shape
         axes = enumerate(zip(shape, self.arrays.strides[operand], strict=True))
         return all(n == 1 or stride == size * math.prod(shape[i + 1 :]) for i, (n, stride) in axes)
+
+    def alignment(self, operand: int) -> int:
+        """Bytes, 16 at most and a power of two, that an array's lines begin at multiples of, and are long."""
+        steps = (self.apart(dim)[operand] for dim in self.line_dims)
+        return math.gcd(PACK, self.arrays.phases[operand], self.length * self.sizes[operand], *steps)
 
     def lead_at(self, phases: Sequence[int]) -> int | None:
         """Elements that lack before places, modulo 16, so that packs are aligned; None where no number suits all."""
@@ -288,6 +287,11 @@ class Kernel:
         scratch = found.published + TICKET if in_tiles else 0
         starts = (0,) * len(scan.sizes) if self.turns else scan.starts
         return Plan((step,), found.words, scratch, in_tiles, starts, found.chain, found.cost, waste=found.waste)
+
+
+def power_of_two(most: int) -> int:
+    """The greatest that is no more, or 1."""
+    return 1 << (max(1, most).bit_length() - 1)
 
 
 def most_in_a_bank(lanes: Iterable[int], width: int, apart: int, size: int, together: int = 1) -> int:
