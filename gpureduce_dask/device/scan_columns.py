@@ -78,8 +78,7 @@ class Strips:
     def __post_init__(self) -> None:
         scan, columns, most = self.scan, self.scan.columns.size, LANES * self.lane_columns
         self.width, self.count, self.lead = columns, 1, 0  # of a strip; of a plane; columns that the first one lacks
-        if self.column_stride == 1:
-            most = min(most, STRIP // scan.widest)
+        most = min(most, STRIP // scan.widest) if self.column_stride == 1 else most
         if columns > most:
             unit = SECTOR // min(scan.sizes)
             if scan.columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
@@ -93,11 +92,10 @@ class Strips:
         self.row_groups = 1 if self.lane_columns > 1 else LANES // self.width  # lanes in one column, each with own rows
         self.layouts = [RowLayout.of(self, i) for i in range(len(scan.op.itemsizes))]
         self.row_bytes = STAGES * sum(layout.row for layout in self.layouts)  # of shared memory for a row
-        # Results go through shared memory where they are whole rows, too short to be written by a warp at once.
+        # Bytes of a row of results in shared memory: of whole rows, too short to be written by a warp at once.
         written = self.width * scan.op.out_bytes
         is_short = self.row_groups > 1 or written % SECTOR != 0
-        is_staged = is_short and self.count == 1 and abs(scan.steps[-1]) == written
-        self.staged = written if is_staged else 0  # bytes of shared memory for each row of results
+        self.staged = written if is_short and self.count == 1 and abs(scan.steps[-1]) == written else 0
 
     def share(self, rows: int) -> int:
         """Bytes of shared memory for a warp's rows, so many of a lane."""
@@ -146,8 +144,7 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
 
 
 def _tiling(strips: Strips, warps: int, look_back_warps: int) -> Tiling | None:
-    """With as many rows of a lane as shared memory holds, tiles of a line alike. None where so many warps have too
-    few."""
+    """With as many rows of a lane as fit, tiles of a line alike; None where so many warps have too few."""
     scan, row_groups, lane_columns = strips.scan, strips.row_groups, strips.lane_columns
     op, length, limit, lanes = scan.op, scan.length, scan.gpu.shared_bytes, warps * row_groups
     table = ENTRY if not scan.exclusive and BY_TABLE.fullmatch(op.type) else 0  # bytes of shared memory for each row

@@ -121,9 +121,8 @@ def _pays(scan: Scan) -> bool:
         return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % CACHE_LINE == 0 else MOST_OF_WORDS)
     if size == 8:
         return width <= (MOST_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
-    if row % SECTOR == 0 and row >= WHOLE_SECTORS:
-        return False
-    return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
+    is_whole = row % SECTOR == 0 and row >= WHOLE_SECTORS
+    return not is_whole and read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
 def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
@@ -165,8 +164,7 @@ LEAST_SHARED_BYTES = 227 << 10  # of a block: with less, tiles are too small to 
 # 0.96, but (n, 129), (n, 160) 0.81, 0.93 and 0.77, 0.91; of float64, whose sums are pairs, down (n, 12), (n, 16), (n,
 # 65) 0.85, 0.89, 0.67 and 0.79, 0.92, 0.85; of int64 down (n, 8), (n, 12), (n, 100) 0.98, 0.92, 0.89 and 0.95, 0.96,
 # 0.94, (n, 128) in strips 0.98.
-NARROWEST = 12
-NARROWEST_OF_PAIRS, WIDEST_OF_EIGHTS = 16, 127  # of eight bytes those whose states are no pairs
+NARROWEST, NARROWEST_OF_PAIRS, WIDEST_OF_EIGHTS = 12, 16, 127  # of eight bytes those whose states are no pairs
 # At least. Of 64, 256, 1024 MiB sums down (n, 16) 0.65, 0.84, 0.91 as contiguous columns and 0.59, 0.86, 0.97.
 LEAST_TILES = 2000
 # Warp groups, and warps of each. Sums wait for their arithmetic, so that few lanes should idle: down (n, 70), (n, 113)
@@ -189,13 +187,11 @@ MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 def cluster_columns(scan: Scan) -> Tiling | None:
     """For one plane, where it pays, of a GPU that has clusters."""
-    op, size, width, is_pair = scan.op, scan.sizes[0], scan.columns.size, scan.op.adds_in == "Twofold"
-    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or scan.plane_count > 1:
-        return None
-    if size not in (4, 8) or size != op.out_bytes or not _lies_in_rows(scan):
+    op, gpu, size, width, is_pair = scan.op, scan.gpu, scan.sizes[0], scan.columns.size, scan.op.adds_in == "Twofold"
+    if not gpu.clusters or gpu.shared_bytes < LEAST_SHARED_BYTES or scan.sizes not in ((4, 4), (8, 8)) or scan.planes:
         return None
     least, most = (NARROWEST_OF_PAIRS, WIDEST) if is_pair else (NARROWEST, WIDEST if size == 4 else WIDEST_OF_EIGHTS)
-    if not least <= width <= most or (op.state_bytes > size and not op.adds_in):
+    if not least <= width <= most or (op.state_bytes > size and not op.adds_in) or not _lies_in_rows(scan):
         return None
     back = -(-width // (BLOCKS * LANES))  # warps that look back
     by_columns = GROUPS_OF_WORDS if size == 4 else GROUPS_OF_EIGHTS
@@ -204,8 +200,7 @@ def cluster_columns(scan: Scan) -> Tiling | None:
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
-    state = BLOCKS * back * LANES * op.published_bytes()
-    return _tiling(scan, cut, 1, BLOCKS, RADIX, state, scan.exclusive, cut.rows)
+    return _tiling(scan, cut, 1, BLOCKS, RADIX, BLOCKS * back * LANES * op.published_bytes(), scan.exclusive, cut.rows)
 
 
 def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:

@@ -42,9 +42,8 @@ MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
 WARP_BATCH = 8  # elements of a lane, where a warp takes a line
-FEW = 1 << 17
 # Lines from which on a thread takes a whole one, or a warp does; fewer are shared by FEW threads.
-ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
+ENOUGH, ENOUGH_OF_WARPS, FEW = 1 << 13, 1 << 11, 1 << 17
 SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
@@ -109,9 +108,8 @@ def _by_lines(scan: Scan, lanes: int) -> Plan:
     """By a thread a line, or a warp (``lanes``); where lines are few, a part of one: each part is folded, their states
     are scanned, and then each part."""
     op, length, lines = scan.op, scan.length, scan.arrays.lines
-    splits = 1  # threads or warps that share a line
-    if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
-        splits = max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))
+    most = length // (SHORTEST * lanes) if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS) else 1
+    splits = max(1, min(-(-FEW // (lines * lanes)), most))  # threads or warps that share a line
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
     batch = min(WARP_BATCH, batch) if lanes > 1 else rows_per_batch(op, length, batch)
     shape, blocks = (THREADS, batch, lanes), -(-lines * splits * lanes // THREADS)
@@ -134,7 +132,7 @@ KERNELS = (
     Kernel("scan_serial_columns", serial_columns),
     Kernel("StripScan", column_strips, "scan_tiles"),
     Kernel("AnyAllScan", any_all, "scan_tiles", along_memory=True, turns=True, emits=False),
-    Kernel("scan_thread_columns", thread_columns, in_packs=False, tells_positions=True),
+    Kernel("scan_thread_columns", thread_columns, tells_positions=True),
     Kernel("RowScan", rows, "scan_tiles", along_memory=True, turns=True, tells_positions=True),
 )
 
@@ -153,8 +151,8 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
     """The plans of all kernels that take a scan; the last one is by lines, by warps where those read neighbours."""
-    scan, counted = Scan(op, arrays, exclusive, reverse, gpu), op.with_counts() if arrays.index_step > 0 else op
-    without = scan if counted is op else replace(scan, op=counted)
+    scan = Scan(op, arrays, exclusive, reverse, gpu)
+    without = replace(scan, op=op.with_counts()) if op.indexed and arrays.index_step > 0 else scan
     kernels = KERNELS if len(op.itemsizes) <= 2 else ()  # the single pass takes two operands
     found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in kernels]
     by_warps = arrays.is_along_memory and arrays.lines < MOST_LINES

@@ -32,7 +32,7 @@ COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that h
 BATCH = 64  # bytes that a thread loads at once
 HEAVY = ("Mean<", "Var<", "Std<")  # whose code is long
 HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
-WIDEST_OF_VECTORS, MOST_OF_VECTOR = 2, 8  # bytes of elements of which a load takes several, and how many at most
+WIDEST_OF_VECTORS, VECTORS = 2, (8, 4, 2)  # bytes of elements of which a load takes several, and how many
 
 
 def lane_lines(scan: Scan) -> Tiling | None:
@@ -77,9 +77,8 @@ def thread_columns(scan: Scan) -> Tiling | None:
     has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
     states = (COLUMN_MOMENTS if has_table else COLUMN_STATES) // op.state_bytes
     is_narrow = len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS
-    vector = power_of_two(min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, states) if is_narrow else 1)
-    while vector > 1 and not scan.takes_columns(vector):  # neighbouring columns that one load takes
-        vector //= 2
+    fitting = (n for n in VECTORS if is_narrow and n <= min(COLUMN_BYTES // scan.widest, states))
+    vector = next(filter(scan.takes_columns, fitting), 1)  # neighbouring columns that one load takes
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
     groups = power_of_two(min(COLUMN_BYTES // nbytes, states // vector))
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
@@ -158,8 +157,7 @@ def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
 
 def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
     """True where the first operand and the results have one alignment wherever these dimensions lead."""
-    phases = scan.arrays.phases
-    return phases[0] == phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in dims)
+    return scan.arrays.phases[0] == scan.arrays.phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in dims)
 
 
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or contiguous columns: sums of float32
@@ -169,9 +167,9 @@ LONGEST_PLANE_LINE, LARGEST_PLANE = 512, 8192  # bytes of a line, and that a pla
 MOST_WASTE = 4  # times the bytes of elements and results, that is worth the copies
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
-LEAST_SHARE, LEAST_SHARE_OF_NARROW = 4096, 2048
-ENOUGH_PLANE_WARPS = 16
+LEAST_SHARE, LEAST_SHARE_OF_NARROW, ENOUGH_PLANE_WARPS = 4096, 2048, 16
 MISALIGNED = 0.9  # shares that begin anywhere: a guess
+Share = tuple[float, float, int, int]  # how well it uses lanes, processors and memory, the plan's waste, planes, warps
 
 
 class PlaneLayout(NamedTuple):
@@ -248,11 +246,8 @@ def _planes(scan: Scan, outer: tuple[Dim, ...], inner: tuple[Dim, ...]) -> tuple
     return use, Tiling((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
 
 
-def _best_share(
-    scan: Scan, lines: int, planes: int, layouts: tuple[PlaneLayout, PlaneLayout], table: int
-) -> tuple[float, float, int, int]:
-    """Of planes, of so many lines: how well it uses lanes, processors and memory, the bytes that the memory takes the
-    time of for each of elements and results, the number of planes, and warps."""
+def _best_share(scan: Scan, lines: int, planes: int, layouts: Sequence[PlaneLayout], table: int) -> Share:
+    """Of planes of so many lines, of which so many follow one another."""
     least, elements = LEAST_SHARE if scan.widest >= 4 else LEAST_SHARE_OF_NARROW, lines * scan.length
     unit = max(PACK // math.gcd(PACK, layout.gap) for layout in layouts)
     best = 0.0, 1.0, 0, 0
@@ -263,8 +258,7 @@ def _best_share(
         warps = _warps_of(scan, STAGED_SHARES * one + other, table)
         if not warps:
             break
-        read, written = layouts[0].copied(count), count * elements * scan.sizes[1]
-        memory = count * elements * sum(scan.sizes) / (read + written)
+        memory = count * elements * sum(scan.sizes) / (layouts[0].copied(count) + count * elements * scan.sizes[1])
         memory *= min(1, count * elements * scan.widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
         lanes = -(-count * lines // LANES) * LANES

@@ -263,8 +263,7 @@ class Kernel:
 
     name: str
     tiling: Callable[[Scan], Tiling | None]  # None where it does not take a scan, or others are known to be faster
-    taker: str = ""  # of tiles or shares
-    in_packs: bool = True  # takes arrays only where a pack is whole elements
+    taker: str = ""  # of tiles or shares, which takes arrays only where a pack is whole elements
     along_memory: bool = False  # takes lines only along memory
     tells_positions: bool = False  # takes states that have them
     turns: bool = False  # walks lines in either direction; else from the element on that is scanned first
@@ -273,7 +272,7 @@ class Kernel:
 
     def plan(self, scan: Scan) -> Plan | None:
         """The plan of a scan, where the kernel takes it."""
-        is_taken = (scan.lies_in_packs or not self.in_packs) and (self.tells_positions or not scan.op.indexed)
+        is_taken = (scan.lies_in_packs or not self.taker) and (self.tells_positions or not scan.op.indexed)
         found = self.tiling(scan) if is_taken and (scan.arrays.is_along_memory or not self.along_memory) else None
         if found is None:
             return None
