@@ -17,12 +17,10 @@ STRIP = 256  # bytes of a row, at most, that a warp takes at once
 # And where rows are not aligned, so that a strip's ends, of whose sectors the neighbours have a part, are few among
 # them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512. Columns of a lane: as many look back.
 STRIP_MISALIGNED, MOST_STRIDED = 512, 4
-# Bytes that a lane takes of an aligned row, and of narrow elements: of float32 with 4, 8 and 16 0.97, 1.02 and 0.71.
-WORD, WORD_OF_NARROW = 8, 4
+WORD, WORD_OF_NARROW = 8, 4  # bytes of a lane in an aligned row: of float32 with 4, 8 and 16 0.97, 1.02 and 0.71
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
-# Columns from which on a lane takes two of sums of float32 with a flag each: down (32768, 32768) 0.86, else 0.78.
-MANY_IN_SEGMENTS = 4224
+MANY_IN_SEGMENTS = 4224  # columns, of which a lane takes two, of sums in segments: down (32768, 32768) 0.86, else 0.78
 
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
@@ -193,8 +191,7 @@ ALONE = re.compile(
 )
 ALONE_ALSO_EXCLUSIVE = "Segmented<Sum<"
 SHORTEST_ALONE = 256  # rows: of as many var 0.73 by a thread a line and 0.88
-# Bytes of a lane's columns, of the widest elements; for variances of narrow ones half of it: of float16 0.93, not 0.74.
-WIDTH = 8
+WIDTH = 8  # bytes of a lane's columns, of the widest elements; of variances of narrow ones half: float16 0.93, not 0.74
 LEAST_ROW = 128  # bytes of a strip's row
 FEWEST_ALONE = 8  # rows of a tile
 RESERVED = 1024  # bytes of shared memory that a block takes besides

@@ -32,9 +32,8 @@ class Cut(NamedTuple):
 def _lies_in_rows(scan: Scan) -> bool:
     """True where rows lie one after another in both arrays, and packs are aligned at the same elements of both."""
     rows = tuple(scan.direction * scan.columns.size * n for n in scan.sizes)
-    if len(scan.sizes) != 2 or scan.column_steps != scan.sizes or scan.steps != rows:
-        return False
-    return all(scan.lead_at(places) is not None for places in (scan.arrays.phases, *map(scan.apart, scan.planes)))
+    lies_in_rows = len(scan.sizes) == 2 and scan.column_steps == scan.sizes and scan.steps == rows
+    return lies_in_rows and None not in map(scan.lead_at, (scan.arrays.phases, *map(scan.apart, scan.planes)))
 
 
 def _tiling(scan: Scan, cut: Cut, chains: int, blocks: int, radix: int, state: int, *rest: int) -> Tiling:

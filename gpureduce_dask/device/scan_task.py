@@ -184,8 +184,8 @@ class Scan:
         numbers = [lines * length + lead, lead, lines, length, tiles, parts, flag_step, self.arrays.index_step]
         for first, *others, last in (steps, units):
             numbers += [first, others[0] if others else 0, last]
-        bits = (length - 1).bit_length()
-        short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
+        bits = 31 + (length - 1).bit_length()
+        short = (-(-(1 << bits) // length), bits) if length >> 30 == 0 else (0, 0)
         count, walk = (tiles, self.planes) if in_planes else (lines, self.line_dims)
         flags = [Dim(dim.size, dim.more[0]) for dim in self.line_dims if dim.more]  # of a third operand
         rest = (*div_words(length), *div_words(count), *walk_words(walk), *walk_words(flags))
