@@ -219,13 +219,13 @@ def small_lines(scan: Scan) -> Tiling | None:
     ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
     if scan.length == 1:  # the axis may lie anywhere
         ahead, behind = scan.line_dims, ()
-    begins = range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1)  # of planes, of two axes more at most
+    begins = range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1)  # of planes' axes, two besides the scanned one
     found = (_planes(scan, ahead[:begin], (*ahead[begin:], *behind)) for begin in begins)
     return max(found, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 def _planes(scan: Scan, outer: tuple[Dim, ...], inner: tuple[Dim, ...]) -> tuple[float, Tiling | None]:
-    """By planes of the scanned axis and inner ones, along the last of the outer ones, and how good that is."""
+    """How good planes of the scanned axis and inner ones are, that follow one another along the last outer one."""
     op, length = scan.op, scan.length
     *_, rows, columns = Dim(1, 0), Dim(1, 0), *inner
     one, other = (PlaneLayout.of(scan, k, outer, (rows, columns)) for k in range(2))
