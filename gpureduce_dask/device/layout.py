@@ -74,7 +74,8 @@ def merged(dims: Sequence[Dim], indexed: bool) -> tuple[Dim, ...]:
     return tuple(out)
 
 
-def _span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
+    """The bytes that an array owns, relative to its first element."""
     low = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
     high = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
     return low, high + itemsize
@@ -128,7 +129,7 @@ def collapse(
     turned : sequence of int
         Kept axes along which cells lie in reverse in the output.
     """
-    spans = [_span(shape, s, n) for s, n in zip(strides, itemsizes, strict=True)]
+    spans = [span(shape, s, n) for s, n in zip(strides, itemsizes, strict=True)]
     if len(strides) == 1:
         strides, spans = (*strides, (0,) * len(shape)), [*spans, (0, 0)]
     kept: list[Dim] = []

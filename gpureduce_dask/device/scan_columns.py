@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import scan_task
-from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
+from .layout import span
+from .scan_task import ENTRY, LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
 from .tuning import PROCESSORS, SECTOR
 
 SPARSEST = 4  # places of an element from one column to the next, at most: all that lies between is read
@@ -16,12 +17,10 @@ STRIP = 256  # bytes of a row, at most, that a warp takes at once
 # And where rows are not aligned, so that a strip's ends, of whose sectors the neighbours have a part, are few among
 # them: down (32768, 32767) 0.53 of a copy with 128, 0.72 with 256, 0.93 with 512. Columns of a lane: as many look back.
 STRIP_MISALIGNED, MOST_STRIDED = 512, 4
-# Bytes that a lane takes of an aligned row, and of narrow elements: of float32 with 4, 8 and 16 0.97, 1.02 and 0.71.
-WORD, WORD_OF_NARROW = 8, 4
+WORD, WORD_OF_NARROW = 8, 4  # bytes of a lane in an aligned row: of float32 with 4, 8 and 16 0.97, 1.02 and 0.71
 # Strips that several columns a lane must leave: down (n, 1024) 0.85 and 0.90 with one and two, (n, 128) 0.85 and 0.84.
 STRIPS = 4
-# Columns from which on a lane takes two of sums of float32 with a flag each: down (32768, 32768) 0.86, else 0.78.
-MANY_IN_SEGMENTS = 4224
+MANY_IN_SEGMENTS = 4224  # columns, of which a lane takes two, of sums in segments: down (32768, 32768) 0.86, else 0.78
 
 # Warps of a block, those that look back among them: the most that leave lanes some rows. H200, CUDA 13.0, 4 GiB,
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
@@ -30,7 +29,7 @@ WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
 # Of large states, which take registers: nanvar of uint32 down (1082400, 31) with 16, 10 and 6 450, 287 and 248 us.
 LARGE_STATE_BYTES, WARPS_OF_LARGE = 32, WARPS[1:]
 FEWEST = 4  # rows of a lane
-MOST = 128 << 10  # bytes of a tile, read and written: more makes the last round of tiles too long
+TILE = 128 << 10  # bytes of a tile, read and written, at most: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one before them
 # Means whose warps find reciprocals once for all columns: of float32 down (n, 64), (n, 8192) 0.83, 0.96, not 0.77, 0.91
@@ -53,9 +52,8 @@ class RowLayout(NamedTuple):
         strip = strips.width * column_step if strips.count > 1 else 0
         phase = (scan.arrays.phases[i] - strips.lead * column_step) % PACK  # of the strips behind the first
         is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
-        ends = [(n - 1) * stride for n, stride in zip(scan.arrays.shape, scan.arrays.strides[i], strict=True)]
         # Bytes that the operand owns, relative to the first element that is scanned.
-        low, high = sum(min(0, n) for n in ends) - scan.starts[i], sum(max(0, n) for n in ends) + size - scan.starts[i]
+        low, high = (end - scan.starts[i] for end in span(scan.arrays.shape, scan.arrays.strides[i], size))
         joined = (strips.count == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
         packs = -(-nbytes // PACK) + (0 if is_aligned else 1)
         ahead = [step, packs * PACK, step % PACK, column_step, low, high, int(joined)]
@@ -78,8 +76,7 @@ class Strips:
     def __post_init__(self) -> None:
         scan, columns, most = self.scan, self.scan.columns.size, LANES * self.lane_columns
         self.width, self.count, self.lead = columns, 1, 0  # of a strip; of a plane; columns that the first one lacks
-        if self.column_stride == 1:
-            most = min(most, STRIP // scan.widest)
+        most = min(most, STRIP // scan.widest) if self.column_stride == 1 else most
         if columns > most:
             unit = SECTOR // min(scan.sizes)
             if scan.columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
@@ -89,90 +86,69 @@ class Strips:
             self.width = min(most, -(-columns // (-(-columns // most) * unit)) * unit)
             self.count = -(-columns // self.width)
         self.chains = scan.plane_count * self.count  # strips of all planes
+        self.is_anchored = self.chains < FEW_CHAINS  # by tile states of several levels
         self.row_groups = 1 if self.lane_columns > 1 else LANES // self.width  # lanes in one column, each with own rows
         self.layouts = [RowLayout.of(self, i) for i in range(len(scan.op.itemsizes))]
         self.row_bytes = STAGES * sum(layout.row for layout in self.layouts)  # of shared memory for a row
-        # Results go through shared memory where they are whole rows, too short to be written by a warp at once.
+        # Bytes of a row of results in shared memory: of whole rows, too short to be written by a warp at once.
         written = self.width * scan.op.out_bytes
         is_short = self.row_groups > 1 or written % SECTOR != 0
-        self.stages_results = is_short and self.count == 1 and abs(scan.steps[-1]) == written
+        self.staged = written if is_short and self.count == 1 and abs(scan.steps[-1]) == written else 0
 
     def share(self, rows: int) -> int:
-        """Bytes of shared memory for a warp's rows."""
-        return STAGES * sum(layout.share(rows) for layout in self.layouts)
+        """Bytes of shared memory for a warp's rows, so many of a lane."""
+        return STAGES * sum(layout.share(self.row_groups * rows) for layout in self.layouts)
 
     def words(self, links: int, rows: int) -> bytes:
         """With so many tiles a chain, and rows of a lane."""
         numbers = (self.count, self.width, self.lead, self.chains, links, rows, self.row_groups, self.chains * links)
-        shares = ((each, each.share(self.row_groups * rows)) for each in self.layouts[:2])
-        layouts = [word for each, share in shares for word in (*each.ahead, share, *each.behind)]
+        layouts = [n for it in self.layouts for n in (*it.ahead, it.share(self.row_groups * rows), *it.behind)]
         return self.scan.strip_words((*numbers, self.scan.steps[-1]), layouts)
 
 
-def column_strips(scan: Scan) -> Launch | None:
+def column_strips(scan: Scan) -> Tiling | None:
     """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
     op = scan.op
     is_near = all(0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False))
     if not is_near or scan.columns.c != op.out_bytes:
         return None
-    lane_columns, column_stride = _columns_of_lane(scan)
-    strips = Strips(scan, lane_columns, column_stride)
-    chains, is_anchored = strips.chains, strips.chains < FEW_CHAINS
-    shapes: tuple[int, ...] = WARPS if lane_columns > 1 or is_anchored else WARPS_OF_MANY
+    strips = Strips(scan, *_columns_of_lane(scan))
+    shapes: tuple[int, ...] = WARPS if strips.lane_columns > 1 or strips.is_anchored else WARPS_OF_MANY
     shapes = shapes if op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
-    look_back_warps = WRITE_DELAY * lane_columns
-    cuts = (_cut(strips, warps - look_back_warps) for warps in shapes if warps > look_back_warps + 1)
-    cut = next(filter(None, cuts), None)
-    if cut is None:
-        return None
-    warps, rows, links, nbytes = cut
-    published = 16 * -(-op.state_bytes // 8)  # of a chain's column, written again and again
-    if is_anchored:
-        each = op.published_bytes()
-        published = each * scan_task.chain_tile_states(links, scan_task.radix_of(each))
-    published *= chains * LANES * lane_columns
-    arguments = (warps, lane_columns, column_stride, is_anchored, strips.stages_results, scan.exclusive)
-    tiles, all_warps, words = chains * links, warps + look_back_warps, strips.words(links, rows)
-    rounds = -(-tiles // scan.gpu.processors)
-    cost = "StripScan, several a lane" if lane_columns > 1 == column_stride else ""
-    return Launch(arguments, tiles, all_warps, words, nbytes, published, chain=rounds, cost=cost)
+    look_back_warps = WRITE_DELAY * strips.lane_columns
+    found = (_tiling(strips, n - look_back_warps, look_back_warps) for n in shapes if n > look_back_warps + 1)
+    return next(filter(None, found), None)
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     """How many columns a lane takes, and from one of them to the next. Side by side as many as fill a word, where all
     rows are aligned to that; where rows are not aligned, a warp's width apart, as many as fill a strip."""
     op, columns, sizes = scan.op, scan.columns, scan.sizes
-    in_segments = op.type.startswith("Segmented<Sum<") and sizes == (4, 1, 4)
-    in_segments = in_segments and scan.plane_count * columns.size >= MANY_IN_SEGMENTS
+    in_segments = op.type.startswith("Segmented<Sum<") and sizes == (4, 1, 4) and scan.arrays.lines >= MANY_IN_SEGMENTS
     if not in_segments and (len(sizes) > 2 or op.state_bytes > 8):
         return 1, 1
     nbytes, strips = (WORD_OF_NARROW, 1) if sizes[0] < 4 else (WORD, STRIPS)
-    count = max(1, nbytes // sizes[0])
+    count = nbytes // sizes[0]
     is_wide = columns.size >= LANES * count * strips and count * op.out_bytes <= 16
     if count > 1 and is_wide and scan.takes_columns(count):
         return count, 1
     is_whole = columns.a == sizes[0] and all(abs(s) == columns.size * n for s, n in zip(scan.steps, sizes, strict=True))
     if is_whole and not in_segments and LANES < columns.size < 2 * LANES:
         return 2, LANES  # whole rows leave no sector to another strip: (n, 33) 0.49 and 0.57, (n, 48) 0.78 and 0.84
-    if in_segments or not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1))):
-        return 1, 1
-    count = min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
-    while columns.size < LANES * count:
-        count //= 2
+    is_aligned = not any(n % SECTOR for n in (*scan.row_steps(0), scan.arrays.phases[-1], *scan.row_steps(-1)))
+    most = 1 if in_segments or is_aligned else min(MOST_STRIDED, STRIP_MISALIGNED // scan.widest // LANES)
+    count = scan_task.power_of_two(min(most, columns.size // LANES))
     return (count, LANES) if count > 1 else (1, 1)
 
 
-def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
-    """Warps, rows of a lane, tiles of a chain, and bytes of shared memory: as many rows as that holds, tiles of a line
-    alike. None where so many warps have too few."""
-    scan, row_groups = strips.scan, strips.row_groups
+def _tiling(strips: Strips, warps: int, look_back_warps: int) -> Tiling | None:
+    """With as many rows of a lane as fit, tiles of a line alike; None where so many warps have too few."""
+    scan, row_groups, lane_columns = strips.scan, strips.row_groups, strips.lane_columns
     op, length, limit, lanes = scan.op, scan.length, scan.gpu.shared_bytes, warps * row_groups
-    written = strips.width * op.out_bytes if strips.stages_results else 0  # bytes of shared memory for each row
-    table = ENTRY if not scan.exclusive and BY_TABLE.fullmatch(op.type) else 0  # and these
-    scratch = STATE_SLOTS * warps * LANES * strips.lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
-    free = (limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48
-    most = free // ((strips.row_bytes + written + table) * row_groups)
-    most = min(most, MOST // (strips.width * sum(scan.sizes) * lanes))
+    table = ENTRY if not scan.exclusive and BY_TABLE.fullmatch(op.type) else 0  # bytes of shared memory for each row
+    scratch = STATE_SLOTS * warps * LANES * lane_columns * op.state_bytes + RING_SLOTS * 64 + 64
+    free = ((limit - scratch) // warps - STAGES * 48 * len(strips.layouts) - 48) // row_groups
+    most = min(free // (strips.row_bytes + strips.staged + table), TILE // (strips.width * sum(scan.sizes) * lanes))
     most = _conflict_free_rows(min(most, max(2 * FEWEST, strips.chains * length // (TILES * lanes))), strips)
     if most < (FEWEST if warps > 2 else 1):
         return None
@@ -180,18 +156,27 @@ def _cut(strips: Strips, warps: int) -> tuple[int, int, int, int] | None:
     rows = -(-length // (links * lanes))
     if row_groups > 1:
         rows = _conflict_free_rows(min(most, rows + 8), strips) if links > 1 else rows + (rows % 2 == 0)
-    results = (row_groups * rows * written + 31) // PACK * PACK if written else 0
-    nbytes = warps * (strips.share(row_groups * rows) + results + row_groups * rows * table) + scratch
-    return (warps, rows, -(-length // (lanes * rows)), nbytes) if nbytes <= limit else None
+    results = (row_groups * rows * strips.staged + 31) // PACK * PACK if strips.staged else 0
+    shared_bytes = warps * (strips.share(rows) + results + row_groups * rows * table) + scratch
+    if shared_bytes > limit:
+        return None
+    links = -(-length // (lanes * rows))
+    # Of a column: of many chains each has one place, which is written again and again.
+    each = op.published_bytes() if strips.is_anchored else 16 * -(-op.state_bytes // 8)
+    states = scan_task.chain_tile_states(links, scan_task.radix_of(each)) if strips.is_anchored else 1
+    published = strips.chains * LANES * lane_columns * states * each
+    tiles, words, all_warps = strips.chains * links, strips.words(links, rows), warps + look_back_warps
+    arguments = (warps, lane_columns, strips.column_stride, strips.is_anchored, strips.staged > 0, scan.exclusive)
+    cost = "StripScan, several a lane" if lane_columns > 1 == strips.column_stride else ""
+    rounds = -(-tiles // scan.gpu.processors)
+    return Tiling(arguments, tiles, all_warps, words, shared_bytes, published, chain=rounds, cost=cost)
 
 
 def _conflict_free_rows(most: int, strips: Strips) -> int:
     """Rows of a lane, at most so many, with which the lanes of a warp are in different banks."""
-    if strips.row_groups == 1 or most <= 1:
-        return most
-    lanes, width, size = range(strips.row_groups * strips.width), strips.width, strips.scan.op.itemsizes[0]
-    found = range(most, most * 3 // 4, -1)
-    return min(found, key=lambda rows: scan_task.most_in_a_bank(lanes, width, rows * width, size))
+    lanes, width, size = range(strips.row_groups * strips.width), strips.width, strips.scan.sizes[0]
+    found = range(most, most * 3 // 4 if strips.row_groups > 1 else most - 1, -1)
+    return min(found, key=lambda rows: scan_task.most_in_a_bank(lanes, width, rows * width, size), default=most)
 
 
 # ---- a warp for each strip, alone: nothing is folded before and no tile looks back
@@ -206,8 +191,7 @@ ALONE = re.compile(
 )
 ALONE_ALSO_EXCLUSIVE = "Segmented<Sum<"
 SHORTEST_ALONE = 256  # rows: of as many var 0.73 by a thread a line and 0.88
-# Bytes of a lane's columns, of the widest elements; for variances of narrow ones half of it: of float16 0.93, not 0.74.
-WIDTH = 8
+WIDTH = 8  # bytes of a lane's columns, of the widest elements; of variances of narrow ones half: float16 0.93, not 0.74
 LEAST_ROW = 128  # bytes of a strip's row
 FEWEST_ALONE = 8  # rows of a tile
 RESERVED = 1024  # bytes of shared memory that a block takes besides
@@ -219,7 +203,7 @@ WARPS_ALONE = {8: 1.0, 4: 1.0, 3: 1.0, 7: 0.97, 6: 0.95, 5: 0.9}
 ENOUGH, PLENTY = 0.75, 0.95
 
 
-def serial_columns(scan: Scan) -> Launch | None:
+def serial_columns(scan: Scan) -> Tiling | None:
     """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many."""
     op = scan.op
     pays = op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))
@@ -236,15 +220,12 @@ def serial_columns(scan: Scan) -> Launch | None:
     if not rows:
         return None
     words, nbytes = strips.words(-(-scan.length // rows), rows), strips.share(rows) + ENTRY * rows
-    return Launch((strips.lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
+    return Tiling((strips.lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)
 
 
 def _warps_of(chains: int) -> int:
     """Warps of a processor with which so many strips, evenly divided, keep all processors busy; 0 where too few do."""
-
-    def share(warps: int) -> float:
-        resident = PROCESSORS * warps
-        return min(PLENTY, chains / (-(-chains // resident) * resident) * WARPS_ALONE[warps])
-
-    best = max(WARPS_ALONE, key=share)
-    return best if share(best) >= ENOUGH else 0
+    waves = {warps: -(-chains // (PROCESSORS * warps)) for warps in WARPS_ALONE}
+    shares = {warps: min(PLENTY, chains / (n * PROCESSORS * warps) * WARPS_ALONE[warps]) for warps, n in waves.items()}
+    best = max(shares, key=shares.__getitem__)
+    return best if shares[best] >= ENOUGH else 0

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import scan_task
-from .scan_columns import FEW_CHAINS
-from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Launch, Scan
-from .tuning import SECTOR
+from .scan_columns import FEW_CHAINS, FEWEST, TILE, TILES
+from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
+from .tuning import CACHE_LINE, SECTOR
 
-LINE = 128  # bytes of a line of memory
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_columns.cuh)
 
 
@@ -32,29 +31,23 @@ class Cut(NamedTuple):
 
 def _lies_in_rows(scan: Scan) -> bool:
     """True where rows lie one after another in both arrays, and packs are aligned at the same elements of both."""
-    if len(scan.sizes) != 2 or scan.column_steps != scan.sizes:
-        return False
-    strides = tuple(strides[scan.arrays.axis] for strides in scan.arrays.strides)
-    if strides != tuple(scan.columns.size * n for n in scan.sizes):
-        return False
-    return all(scan.lead_at(places) is not None for places in (scan.arrays.phases, *map(scan.apart, scan.planes)))
+    rows = tuple(scan.direction * scan.columns.size * n for n in scan.sizes)
+    lies_in_rows = len(scan.sizes) == 2 and scan.column_steps == scan.sizes and scan.steps == rows
+    return lies_in_rows and None not in map(scan.lead_at, (scan.arrays.phases, *map(scan.apart, scan.planes)))
 
 
-def _launch(
-    scan: Scan, cut: Cut, radix: int, state: int, rest: tuple[int, ...], joined: bool = False, blocks: int = 1
-) -> Launch:
-    """``state``: bytes that a tile publishes, or those of a cluster of so many blocks together. ``rest``: last of the
-    template arguments. ``joined``: planes are one chain."""
-    width, planes = scan.columns.size, scan.plane_count
-    chains = 1 if joined else planes
+def _tiling(scan: Scan, cut: Cut, chains: int, blocks: int, radix: int, state: int, *rest: int) -> Tiling:
+    """``chains``: as many as planes, or one of all. ``blocks``: of a cluster. ``state``: bytes that tiles publish, of
+    a cluster's blocks together. ``rest``: last of the template arguments."""
     ahead = PACK - 1 if chains > 1 else scan.lead or 0  # positions, at most, before the first row
-    clusters = -(-(scan.length * width * planes // chains + ahead) // (blocks * cut.row_groups * cut.rows * width))
+    elements, width = scan.arrays.lines * scan.length // chains + ahead, scan.columns.size
+    clusters = -(-elements // (blocks * cut.row_groups * cut.rows * width))
     links = clusters * blocks
-    numbers = (1, width, 0, planes, links, cut.rows, cut.row_groups, chains * links, -1 if scan.reverse else 1)
+    numbers = (1, width, 0, scan.plane_count, links, cut.rows, cut.row_groups, chains * links, scan.direction)
     warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
     published = chains * scan_task.chain_tile_states(clusters, radix) * state
     arguments = (cut.warp_groups, cut.warps, cut.look_back_warps, *rest)
-    return Launch(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
+    return Tiling(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
 
 
 # ---- tiles of a block
@@ -74,9 +67,6 @@ SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Warp groups of a block, and warps of each; those behind only where shared memory has no room for the first.
 GROUPS = ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)), ((1, 8), (2, 8)), ((4, 1),), ((2, 2),), ((2, 1),)
 MOST_WARPS = 24  # those that look back among them: of more, each has too few registers
-TILE = 128 << 10  # bytes of a tile, read and written, at most
-TILES = 512  # at least, if that leaves contiguous columns some rows
-FEWEST = 4  # rows of a lane's columns
 LEVEL_BYTES = 64  # of tile states that a lane has registers for
 PLANE_TILES = 8  # tiles of a plane from which on planes are chains of their own
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
@@ -86,7 +76,7 @@ BATCH, HALF, SINGLE = 8, 0.75, 0.65
 PART_STATE_COST = 0.5
 
 
-def contiguous_columns(scan: Scan) -> Launch | None:
+def contiguous_columns(scan: Scan) -> Tiling | None:
     """None where other kernels are faster, or planes do not follow one another and are many, or short."""
     if not _lies_in_rows(scan) or not _pays(scan):
         return None
@@ -98,25 +88,24 @@ def contiguous_columns(scan: Scan) -> Launch | None:
     warps = -(-width // (2 * columns if is_wide else columns))
     radix = scan_task.radix_of(each, shares_lanes=not is_wide)
     most = MOST_WARPS - WRITE_DELAY * warps
-    fitting = ([shape for shape in shapes if math.prod(shape) <= most] for shapes in GROUPS)
-    found = ([cut for shape in shapes for cut in _cuts(scan, *shape, warps)] for shapes in fitting)
+    found = ([cut for n, m in shapes if n * m <= most for cut in _cuts(scan, n, m, warps)] for shapes in GROUPS)
     cut = min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
     if cut is None:
         return None
     joined = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
-    plane = tuple(scan.length * width * n for n in scan.sizes)
-    if [scan.apart(dim) for dim in scan.planes] != [plane] if joined else planes >= FEW_CHAINS:
+    if scan.lead is None if joined else planes >= FEW_CHAINS:
         return None
     each = op.published_bytes(joined)
     columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
     # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
     slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
-    return _launch(scan, cut, radix, warps * columns * each, (joined, scan.exclusive, radix, slots), joined)
+    chains, state = 1 if joined else planes, warps * columns * each
+    return _tiling(scan, cut, chains, 1, radix, state, joined, scan.exclusive, radix, slots)
 
 
 def _in_a_line(nbytes: int) -> int:
     """Columns whose tile states fill a line of memory, a power of two: down (n, 100) 0.83, where they do not 0.78."""
-    return next((LINE // n for n in (8, 16, 32) if nbytes <= n), 2)
+    return next((CACHE_LINE // n for n in (8, 16, 32) if nbytes <= n), 2)
 
 
 def _pays(scan: Scan) -> bool:
@@ -128,12 +117,11 @@ def _pays(scan: Scan) -> bool:
     if scan.length < shortest or width > widest:
         return False
     if scan.sizes == (4, 4):
-        return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % LINE == 0 else MOST_OF_WORDS)
+        return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % CACHE_LINE == 0 else MOST_OF_WORDS)
     if size == 8:
         return width <= (MOST_OF_PAIRS if op.state_bytes > 8 else MOST_OF_EIGHTS)
-    if row % SECTOR == 0 and row >= WHOLE_SECTORS:
-        return False
-    return read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
+    is_whole = row % SECTOR == 0 and row >= WHOLE_SECTORS
+    return not is_whole and read <= (MOST_OF_EXTREMES if op.type.startswith("MinMax<") else MOST)
 
 
 def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
@@ -147,16 +135,15 @@ def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Ite
     for row_groups in range(lanes // width, lanes // width * 7 // 8, -1):
         highest = most // (row_groups * width)
         for rows in range(highest, highest * 2 // 3, -1):
-            if row_groups * rows * width % (PACK // min(size, size_out)) or rows < min(FEWEST, warps):
-                continue
-            steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
-            conflicts = _conflicts(rows * width % 256, width, size)
-            cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
-            cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
-            stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
-            cost += PART_STATE_COST * stored / (LANES * look_back_warps // width)
-            nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
-            yield Cut(warp_groups, warps, look_back_warps, warp_groups * row_groups, rows, nbytes, cost)
+            if rows >= min(FEWEST, warps) and row_groups * rows * width % (PACK // min(size, size_out)) == 0:
+                steps = rows // BATCH + rows % BATCH // 4 * HALF + rows % 4 * SINGLE
+                conflicts = _conflicts(rows * width % 256, width, size)
+                cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
+                cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
+                stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
+                cost += PART_STATE_COST * stored / (LANES * look_back_warps // width)
+                nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
+                yield Cut(warp_groups, warps, look_back_warps, warp_groups * row_groups, rows, nbytes, cost)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -176,8 +163,7 @@ LEAST_SHARED_BYTES = 227 << 10  # of a block: with less, tiles are too small to 
 # 0.96, but (n, 129), (n, 160) 0.81, 0.93 and 0.77, 0.91; of float64, whose sums are pairs, down (n, 12), (n, 16), (n,
 # 65) 0.85, 0.89, 0.67 and 0.79, 0.92, 0.85; of int64 down (n, 8), (n, 12), (n, 100) 0.98, 0.92, 0.89 and 0.95, 0.96,
 # 0.94, (n, 128) in strips 0.98.
-NARROWEST = 12
-NARROWEST_OF_PAIRS, WIDEST_OF_EIGHTS = 16, 127  # of eight bytes those whose states are no pairs
+NARROWEST, NARROWEST_OF_PAIRS, WIDEST_OF_EIGHTS = 12, 16, 127  # of eight bytes those whose states are no pairs
 # At least. Of 64, 256, 1024 MiB sums down (n, 16) 0.65, 0.84, 0.91 as contiguous columns and 0.59, 0.86, 0.97.
 LEAST_TILES = 2000
 # Warp groups, and warps of each. Sums wait for their arithmetic, so that few lanes should idle: down (n, 70), (n, 113)
@@ -198,31 +184,22 @@ LARGE_TILE, SMALL_TILE_COST, IDLE_COST, WARP_COST = 72 << 10, 0.13, 0.2, 0.006
 MISALIGNED_COST = {128: 0.0, 64: 0.013, 32: 0.025, 16: 0.03}
 
 
-def cluster_columns(scan: Scan) -> Launch | None:
-    """Where it pays, of a GPU that has clusters."""
-    if not scan.gpu.clusters or scan.gpu.shared_bytes < LEAST_SHARED_BYTES or not _suits_clusters(scan):
+def cluster_columns(scan: Scan) -> Tiling | None:
+    """For one plane, where it pays, of a GPU that has clusters."""
+    op, gpu, size, width, is_pair = scan.op, scan.gpu, scan.sizes[0], scan.columns.size, scan.op.adds_in == "Twofold"
+    if not gpu.clusters or gpu.shared_bytes < LEAST_SHARED_BYTES or scan.sizes not in ((4, 4), (8, 8)) or scan.planes:
         return None
-    op, width = scan.op, scan.columns.size
+    least, most = (NARROWEST_OF_PAIRS, WIDEST) if is_pair else (NARROWEST, WIDEST if size == 4 else WIDEST_OF_EIGHTS)
+    if not least <= width <= most or (op.state_bytes > size and not op.adds_in) or not _lies_in_rows(scan):
+        return None
     back = -(-width // (BLOCKS * LANES))  # warps that look back
-    by_columns = GROUPS_OF_WORDS if scan.sizes[0] == 4 else GROUPS_OF_EIGHTS
+    by_columns = GROUPS_OF_WORDS if size == 4 else GROUPS_OF_EIGHTS
     shapes = GROUPS_OF_SUMS if op.adds_in == "f64" else (next(shape for most, shape in by_columns if width <= most),)
     cuts = (cut for shape in shapes if LANES * shape[1] >= width for cut in _cluster_cuts(scan, *shape, back))
     cut = min(cuts, key=lambda cut: cut.cost, default=None)
     if cut is None or scan.length < LEAST_TILES * cut.row_groups * cut.rows:
         return None
-    state, rest = BLOCKS * back * LANES * op.published_bytes(), (scan.exclusive, cut.rows)
-    return _launch(scan, cut, RADIX, state, rest, blocks=BLOCKS)
-
-
-def _suits_clusters(scan: Scan) -> bool:
-    """True of one plane, and elements, states and columns for which it pays."""
-    op, size, width, is_pair = scan.op, scan.sizes[0], scan.columns.size, scan.op.adds_in == "Twofold"
-    if scan.plane_count > 1 or size not in (4, 8) or size != op.out_bytes or not _lies_in_rows(scan):
-        return False
-    if op.state_bytes > (16 if is_pair else size) and op.adds_in != "f64":
-        return False
-    least, most = (NARROWEST_OF_PAIRS, WIDEST) if is_pair else (NARROWEST, WIDEST if size == 4 else WIDEST_OF_EIGHTS)
-    return least <= width <= most
+    return _tiling(scan, cut, 1, BLOCKS, RADIX, BLOCKS * back * LANES * op.published_bytes(), scan.exclusive, cut.rows)
 
 
 def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Iterator[Cut]:
@@ -241,6 +218,6 @@ def _cluster_cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int
     for rows in range(1, most + 1):
         share = rows * row // warp_groups
         if share % PACK == 0:
-            cost = SMALL_TILE_COST * LARGE_TILE / (rows * row) + MISALIGNED_COST[math.gcd(share, LINE)] + worse
+            cost = SMALL_TILE_COST * LARGE_TILE / (rows * row) + MISALIGNED_COST[math.gcd(share, CACHE_LINE)] + worse
             nbytes = CLUSTER_STAGES * rows * row + scratch
             yield Cut(warp_groups, warps, look_back_warps, warp_groups * each, rows, nbytes, cost)

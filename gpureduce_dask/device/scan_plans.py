@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from . import scan_costs, scan_task
 from .scan_columns import column_strips, serial_columns
 from .scan_contiguous_columns import BLOCKS, cluster_columns, contiguous_columns
 from .scan_small_lines import lane_lines, rows_per_batch, small_lines, subwarp_lines, thread_columns
-from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Launch, Operands, Operator, Plan, Scan, Step
+from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Operands, Operator, Plan, Scan, Step, Tiling
 
 # Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
 # float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
@@ -38,45 +38,40 @@ KEEPS_STEP = re.compile(r"(?:MinMax|FirstLast|CountNonzero|PeakToPeak)<.*|Sum<.*
 ANY_ALL_SHAPES = ((6, 37), (8, 16), (8, 8), (4, 4), (2, 3), (2, 1))
 ANY_ALL_STAGES = 2  # tiles in shared memory (kernels/scan/any_all.cuh)
 
-Shapes = Iterable[tuple[int, int]]
 MOST_LINES = 1 << 32  # that a launch has warps for
 THREADS = 64  # of a block that scans line by line: few lines go to many processors
 BATCH = 128  # bytes of elements that a thread loads at once; as much again where threads are few
-HEAVY_BATCH = 8  # elements of means and variances, whose code is long
 WARP_BATCH = 8  # elements of a lane, where a warp takes a line
-FEW = 1 << 17
 # Lines from which on a thread takes a whole one, or a warp does; fewer are shared by FEW threads.
-ENOUGH, ENOUGH_OF_WARPS = 1 << 13, 1 << 11
+ENOUGH, ENOUGH_OF_WARPS, FEW = 1 << 13, 1 << 11, 1 << 17
 SHORTEST = 64  # elements of a part, for each thread that shares it
 PREFIXES = 4  # parts of a line whose states a warp scans in the time that an element takes: a guess
 
 
-def any_all(scan: Scan) -> Launch | None:
+def any_all(scan: Scan) -> Tiling | None:
     """For one dense line, taken from its begin; None for several, or where no alignment suits both arrays."""
     op, is_whole = scan.op, scan.arrays.lines == 1 and scan.lead is not None and not scan.exclusive and not scan.reverse
     if not is_whole or not op.type.startswith(("Any<", "All<")) or op.out_bytes != 1:
         return None
-    of_warp, of_block = 8 * scan_task.STATE_SLOTS, 8 * scan_task.RING_SLOTS + 16
-    return _in_tiles(scan, ANY_ALL_SHAPES, (ANY_ALL_STAGES * LANES * PACK, of_warp, of_block))
+    nbytes = ANY_ALL_STAGES * LANES * PACK, 8 * scan_task.STATE_SLOTS, 8 * scan_task.RING_SLOTS + 16
+    return _in_tiles(scan, ANY_ALL_SHAPES, nbytes)
 
 
-def rows(scan: Scan) -> Launch | None:
+def rows(scan: Scan) -> Tiling | None:
     """Lines with gaps, or without an alignment that suits all arrays, are copied unit by unit."""
     op = scan.op
     of_element = scan_task.STAGES * sum(op.itemsizes) + (0 if op.out_bytes == op.itemsizes[0] else op.out_bytes)
     of_warp = scan_task.STATE_SLOTS * (op.running_bytes + op.state_bytes) + 4 * scan_task.STAGES
     nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * scan_task.RING_SLOTS + 48
     lines = scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse
-    shapes, larger = SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE, ()
     is_long = scan.lead is not None and (scan.arrays.lines == 1 or scan.length * scan.widest >= LONG_BYTES)
-    if not op.type.startswith("Segmented<"):
-        larger = LARGE_SHAPES if op.state_bytes <= SMALL_STATE_BYTES else ()
-        if is_long:
-            larger += FEW_WARPS if OF_FEW_WARPS.fullmatch(op.type) else LONG_SHAPES
+    larger = [*LARGE_SHAPES] if op.state_bytes <= SMALL_STATE_BYTES else []
+    larger += () if not is_long else FEW_WARPS if OF_FEW_WARPS.fullmatch(op.type) else LONG_SHAPES
     largest = math.prod(scan.arrays.shape) // (ROUNDS * scan.gpu.processors * LANES * PACK // scan.widest)
-    shapes = (*(shape for shape in larger if math.prod(shape) <= largest), *shapes)
+    shapes = [each for each in larger if math.prod(each) <= largest and not op.type.startswith("Segmented<")]
+    shapes += SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE
     keeps_step = is_long and 1 < op.state_bytes <= 2 * sum(op.itemsizes) and KEEPS_STEP.fullmatch(op.type) is not None
-    return _in_tiles(scan, shapes, nbytes, (*lines, keeps_step))
+    return _in_tiles(scan, shapes, nbytes, *lines, keeps_step)
 
 
 def tile_states(tiles: int) -> int:
@@ -84,16 +79,16 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tuple[int, ...] = ()) -> Launch | None:
+def _in_tiles(scan: Scan, shapes: Iterable[tuple[int, int]], nbytes: Sequence[int], *rest: int) -> Tiling | None:
     """By blocks of which a warp looks back for all lines, of the first of these shapes that fits into shared memory.
 
     ``nbytes``: of that for a pack of each lane of a warp, for a warp, and besides. ``rest``: of the template arguments.
     """
     arrays, sizes, (of_packs, of_warp, of_block) = scan.arrays, scan.sizes, nbytes
-    is_aligned, is_whole = scan.lead is not None, scan.is_contiguous(len(sizes) - 1)
-    lead = scan.lead or (0 if is_aligned or not is_whole else arrays.phases[-1] // sizes[-1])
+    is_whole = scan.is_contiguous(len(sizes) - 1)
+    lead = scan.lead if scan.lead is not None else arrays.phases[-1] // sizes[-1] if is_whole else 0
     # Bytes that lie together, aligned in memory and in shared memory alike, wherever lines begin.
-    units = [math.gcd(arrays.alignment(i), scan.length * size, lead * size) for i, size in enumerate(sizes)]
+    units = [math.gcd(scan.alignment(i), lead * size) for i, size in enumerate(sizes)]
     steps = [strides[-1] for strides in arrays.strides]
     if scan.length > 1:
         units = [unit if step == size else size for unit, step, size in zip(units, steps, sizes, strict=True)]
@@ -104,8 +99,8 @@ def _in_tiles(scan: Scan, shapes: Shapes, nbytes: tuple[int, int, int], rest: tu
             tiles = -(-(arrays.lines * scan.length + lead) // (warps * run * LANES * (PACK // scan.widest)))
             published = tile_states(tiles) * 128 * -(-scan.op.state_bytes // 64)  # kernels/scan/tile_state.cuh
             words, all_warps = scan.words(tiles, lead, steps=steps, units=units), warps + scan_task.WRITE_DELAY
-            cost = "" if is_aligned else "RowScan, strided"
-            return Launch((warps, run, *rest), tiles, all_warps, words, shared_bytes, published, cost=cost)
+            cost = "RowScan, strided" if scan.lead is None else ""
+            return Tiling((warps, run, *rest), tiles, all_warps, words, shared_bytes, published, cost=cost)
     return None
 
 
@@ -113,22 +108,19 @@ def _by_lines(scan: Scan, lanes: int) -> Plan:
     """By a thread a line, or a warp (``lanes``); where lines are few, a part of one: each part is folded, their states
     are scanned, and then each part."""
     op, length, lines = scan.op, scan.length, scan.arrays.lines
-    splits = 1  # threads or warps that share a line
-    if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS):
-        splits = max(1, min(-(-FEW // (lines * lanes)), length // (SHORTEST * lanes)))
+    most = length // (SHORTEST * lanes) if lines < (ENOUGH if lanes == 1 else ENOUGH_OF_WARPS) else 1
+    splits = max(1, min(-(-FEW // (lines * lanes)), most))  # threads or warps that share a line
     batch = BATCH // sum(max(4, n) for n in op.itemsizes) * (2 if lines * splits < FEW and not op.indexed else 1)
-    batch = min(WARP_BATCH, batch) if lanes > 1 else rows_per_batch(op, length, batch, HEAVY_BATCH)
-    blocks = -(-lines * splits * lanes // THREADS)
-    shape, types = (THREADS, batch, lanes), (op.type, op.emits)
-    launches = [Step(scan_task.named("scan_lines", *types, *shape, splits > 1, scan.exclusive), blocks, THREADS)]
+    batch = min(WARP_BATCH, batch) if lanes > 1 else rows_per_batch(op, length, batch)
+    shape, blocks = (THREADS, batch, lanes), -(-lines * splits * lanes // THREADS)
+    kernel = scan_task.named("scan_lines", op.type, op.emits, *shape, splits > 1, scan.exclusive)
+    steps, scratch, chain = [Step(kernel, blocks, THREADS)], 0, float(-(-length // (splits * lanes)))
     if splits > 1:
         fold = Step(scan_task.named("scan_fold_parts", op.type, *shape), blocks, THREADS)
         parts = Step(scan_task.named("scan_parts", op.type, THREADS), -(-lines * LANES // THREADS), THREADS)
-        launches = [fold, parts, *launches]
-    scratch = lines * splits * op.state_bytes if splits > 1 else 0
-    chain = -(-length // (splits * lanes)) + (splits / PREFIXES if splits > 1 else 0)
-    cost = f"{launches[0].kernel.partition('<')[0]}, by warps" if lanes > 1 else ""
-    return Plan(tuple(launches), scan.words(splits), scratch, False, scan.starts, chain, cost)
+        steps, scratch, chain = [fold, parts, *steps], lines * splits * op.state_bytes, chain + splits / PREFIXES
+    cost = f"{steps[0].scan}, by warps" if lanes > 1 else ""
+    return Plan(tuple(steps), scan.words(splits), scratch, False, scan.starts, chain, cost)
 
 
 KERNELS = (
@@ -140,7 +132,7 @@ KERNELS = (
     Kernel("scan_serial_columns", serial_columns),
     Kernel("StripScan", column_strips, "scan_tiles"),
     Kernel("AnyAllScan", any_all, "scan_tiles", along_memory=True, turns=True, emits=False),
-    Kernel("scan_thread_columns", thread_columns, in_packs=False, tells_positions=True),
+    Kernel("scan_thread_columns", thread_columns, tells_positions=True),
     Kernel("RowScan", rows, "scan_tiles", along_memory=True, turns=True, tells_positions=True),
 )
 
@@ -159,12 +151,10 @@ def plan(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gp
 
 def every(op: Operator, arrays: Operands, exclusive: bool, reverse: bool, gpu: Gpu) -> list[Plan]:
     """The plans of all kernels that take a scan; the last one is by lines, by warps where those read neighbours."""
-    scan, found = Scan(op, arrays, exclusive, reverse, gpu), []
-    if len(op.itemsizes) <= 2:  # the single pass takes two operands
-        counted = op.with_counts() if op.indexed and arrays.index_step > 0 else None
-        without = replace(scan, op=counted) if counted else scan
-        asked = [kernel for kernel in KERNELS if kernel.tells_positions or not without.op.indexed]
-        found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in asked]
+    scan = Scan(op, arrays, exclusive, reverse, gpu)
+    without = replace(scan, op=op.with_counts()) if op.indexed and arrays.index_step > 0 else scan
+    kernels = KERNELS if len(op.itemsizes) <= 2 else ()  # the single pass takes two operands
+    found = [kernel.plan(scan if kernel.tells_positions else without) for kernel in kernels]
     by_warps = arrays.is_along_memory and arrays.lines < MOST_LINES
     found += [_by_lines(scan, lanes) for lanes in ((1, LANES) if by_warps else (1,))]
     return [plan for plan in found if plan]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .layout import Dim
-from .scan_task import ENTRY, LANES, PACK, Launch, Operator, Scan
+from .scan_task import ENTRY, LANES, PACK, Operator, Scan, Tiling, power_of_two
 from .task import div_words, packed, walk_words
 
 LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
@@ -32,10 +32,10 @@ COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that h
 BATCH = 64  # bytes that a thread loads at once
 HEAVY = ("Mean<", "Var<", "Std<")  # whose code is long
 HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
-WIDEST_OF_VECTORS, MOST_OF_VECTOR = 2, 8  # bytes of elements of which a load takes several, and how many at most
+WIDEST_OF_VECTORS, VECTORS = 2, (8, 4, 2)  # bytes of elements of which a load takes several, and how many
 
 
-def lane_lines(scan: Scan) -> Launch | None:
+def lane_lines(scan: Scan) -> Tiling | None:
     """For dense lines; None where they are few, long or not aligned."""
     length, sizes = scan.length, scan.sizes
     if scan.lead != 0:
@@ -53,7 +53,7 @@ def lane_lines(scan: Scan) -> Launch | None:
     if warps < (ENOUGH_OF_WIDENED if (sizes[0], sizes[-1]) == (1, 8) else ENOUGH):
         return None
     tiles, arguments = -(-scan.arrays.lines // (LANES * each)), (warps, pack, scan.exclusive, scan.reverse)
-    return Launch(arguments, tiles, warps, scan.words(tiles, parts=each), warps * nbytes + table, chain=each * length)
+    return Tiling(arguments, tiles, warps, scan.words(tiles, parts=each), warps * nbytes + table, chain=each * length)
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
@@ -68,48 +68,41 @@ def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
     return next((w for w in WARPS if w <= most and w * nbytes <= scan.gpu.shared_bytes - table), 0)
 
 
-def thread_columns(scan: Scan) -> Launch | None:
+def thread_columns(scan: Scan) -> Tiling | None:
     """For lines that lie side by side, in planes; None where results do not."""
-    op, length, lines, processors = scan.op, scan.length, scan.arrays.lines, scan.gpu.processors
-    if scan.columns.size < LANES or scan.columns.c != op.out_bytes:
+    op, length, columns = scan.op, scan.length, scan.columns
+    if columns.size < LANES or columns.c != op.out_bytes or length > LONGEST_COLUMN:
         return None
-    columns = scan.columns
+    most = scan.arrays.lines // (scan.gpu.processors * RESIDENT)  # columns of a thread
     has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
     states = (COLUMN_MOMENTS if has_table else COLUMN_STATES) // op.state_bytes
-    vector = 1  # neighbouring columns that one load takes, of narrow elements
-    if len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS:
-        vector = _power(min(MOST_OF_VECTOR, COLUMN_BYTES // scan.widest, states))
-        while vector > 1 and not scan.takes_columns(vector):
-            vector //= 2
+    is_narrow = len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS
+    fitting = (n for n in VECTORS if is_narrow and n <= min(COLUMN_BYTES // scan.widest, states))
+    vector = next(filter(scan.takes_columns, fitting), 1)  # neighbouring columns that one load takes
     nbytes = sum(max(4, vector * n) for n in op.itemsizes)
-    groups = _power(min(COLUMN_BYTES // nbytes, states // vector))
+    groups = power_of_two(min(COLUMN_BYTES // nbytes, states // vector))
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
-    while vector > 1 and lines < groups * vector * processors * RESIDENT:  # fewer columns a thread
+    while vector > 1 and groups * vector > most:
         groups, vector = (groups // 2, vector) if groups > 1 else (1, vector // 2)
     each = groups * vector
     warps = min(THREADS // LANES, 1 << (-(-columns.size // (LANES * each)) - 1).bit_length())
     tiles = -(-columns.size // (LANES * warps * each))  # of a plane
-    blocks = tiles * (lines // columns.size)
-    if lines < each * processors * RESIDENT or length > LONGEST_COLUMN or blocks >= 1 << 31:
+    blocks = tiles * scan.plane_count
+    if each > most or blocks >= 1 << 31:
         return None
-    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes), HEAVY_ROWS), scan.column_steps
+    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes)), scan.column_steps
     words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
     arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
     table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals (kernels/scan/reciprocal_table.cuh)
-    return Launch(arguments, blocks, warps, words, warps * table, chain=length * each)
+    return Tiling(arguments, blocks, warps, words, warps * table, chain=length * each)
 
 
-def rows_per_batch(op: Operator, length: int, most: int, most_of_heavy: int) -> int:
+def rows_per_batch(op: Operator, length: int, most: int) -> int:
     """A power of two, so many at most and no more than twice the elements of a line."""
     if op.type.startswith(HEAVY):
-        most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else most_of_heavy)
-    return min(_power(most), 1 << (length - 1).bit_length())
-
-
-def _power(most: int) -> int:
-    """The greatest power of two that is no more, or 1."""
-    return 1 << (max(1, most).bit_length() - 1)
+        most = min(most, HEAVY_ROWS_OF_ROOTS if op.type.startswith("Std<") else HEAVY_ROWS)
+    return min(power_of_two(most), 1 << (length - 1).bit_length())
 
 
 STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
@@ -122,15 +115,14 @@ SHORTEST_SUBWARP_LINE, LONGEST_SUBWARP_LINE = 128, 8192  # bytes of a line
 LEAST_RUN, FEW_LANES = 64, 8  # bytes of a lane's run, where so few lanes would not do for packs of fewer than 16
 
 
-def subwarp_lines(scan: Scan) -> Launch | None:
+def subwarp_lines(scan: Scan) -> Tiling | None:
     """None where lines are few or long, or their elements lie apart."""
     op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
     is_apart = any(strides[-1] != size for size, strides in zip(sizes, arrays.strides, strict=True))
     if is_apart or not SHORTEST_SUBWARP_LINE <= length * scan.widest <= LONGEST_SUBWARP_LINE:
         return None
     # Elements that can be taken at once: aligned in every array, wherever a line begins, no line ending among them.
-    aligned = (math.gcd(arrays.alignment(i), length * size) // size for i, size in enumerate(sizes))
-    pack = max(1, min(PACK // scan.widest, *aligned))
+    pack = max(1, min(PACK // scan.widest, *(scan.alignment(i) // size for i, size in enumerate(sizes))))
     in_place = sizes[0] == sizes[-1] and _aligned_alike(scan, scan.line_dims)  # results take the place of elements
     if in_place and pack == 1 and (sizes[0] == 4 or (sizes[0] == 8 and op.state_bytes == 8)):
         return None  # one line after another, in tiles, by packs
@@ -148,7 +140,7 @@ def subwarp_lines(scan: Scan) -> Launch | None:
     words = scan.words(tiles, parts=run, units=(*pitches, pitch_out))
     arguments = (warps, pack, lanes, scan.exclusive, scan.reverse)
     cost = "SubwarpLineScan, single" if pack == 1 else ""
-    return Launch(arguments, tiles, warps, words, warps * nbytes + table, chain=run, cost=cost)
+    return Tiling(arguments, tiles, warps, words, warps * nbytes + table, chain=run, cost=cost)
 
 
 def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
@@ -165,8 +157,7 @@ def _subwarp(packs: int, pack: int, sizes: tuple[int, ...]) -> tuple[int, int]:
 
 def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
     """True where the first operand and the results have one alignment wherever these dimensions lead."""
-    phases = scan.arrays.phases
-    return phases[0] == phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in dims)
+    return scan.arrays.phases[0] == scan.arrays.phases[-1] and all((dim.a - dim.c) % PACK == 0 for dim in dims)
 
 
 # H200, CUDA 13.0, 4 GiB, 2026-11, shares of a copy by planes, and by threads or contiguous columns: sums of float32
@@ -176,9 +167,9 @@ LONGEST_PLANE_LINE, LARGEST_PLANE = 512, 8192  # bytes of a line, and that a pla
 MOST_WASTE = 4  # times the bytes of elements and results, that is worth the copies
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
-LEAST_SHARE, LEAST_SHARE_OF_NARROW = 4096, 2048
-ENOUGH_PLANE_WARPS = 16
+LEAST_SHARE, LEAST_SHARE_OF_NARROW, ENOUGH_PLANE_WARPS = 4096, 2048, 16
 MISALIGNED = 0.9  # shares that begin anywhere: a guess
+Share = tuple[float, float, int, int]  # how well it uses lanes, processors and memory, the plan's waste, planes, warps
 
 
 class PlaneLayout(NamedTuple):
@@ -216,75 +207,62 @@ class PlaneLayout(NamedTuple):
         return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
 
-class Planes(NamedTuple):
-    """The innermost axes, the scanned one among them, and the others: runs of planes ``gap`` bytes apart."""
-
-    runs: tuple[Dim, ...]
-    of_run: int
-    rows: int
-    columns: int
-    layouts: tuple[PlaneLayout, PlaneLayout]  # in the operand, and among results
-
-
-def small_lines(scan: Scan) -> Launch | None:
+def small_lines(scan: Scan) -> Tiling | None:
     """For short lines at any strides, whose results lie one after another; None where no planes of them are small."""
-    op, arrays, length, sizes = scan.op, scan.arrays, scan.length, scan.sizes
-    if len(sizes) != 2 or length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
+    arrays, sizes = scan.arrays, scan.sizes
+    if len(sizes) != 2 or scan.length * scan.widest > LONGEST_PLANE_LINE or not scan.is_contiguous(1):
         return None
     offsets = zip(sizes, arrays.phases, arrays.strides, strict=True)
     goes_back = any(n > 1 and step < 0 for n, step in zip(arrays.shape, arrays.strides[0], strict=True))
     if goes_back or any(n % size for size, phase, strides in offsets for n in (phase, *strides)):
         return None
-    table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals
-    found = max((_shares(scan, planes, table) for planes in _planes(scan)), key=lambda each: each[0], default=None)
-    if found is None or found[0] * MOST_WASTE < 1:
-        return None
-    _, waste, count, warps, planes = found
-    shares, of_run = [layout.share(count) for layout in planes.layouts], -(-planes.of_run // count)
-    tiles = of_run * math.prod(dim.size for dim in planes.runs)
-    layouts = [n for it, share in zip(planes.layouts, shares, strict=True) for n in (*it[:4], share, *it[4:7])]
-    words = packed(tiles, length, planes.of_run, count, planes.rows, planes.columns, *layouts)
-    words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(planes.runs))
-    nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
-    return Launch((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
-
-
-def _planes(scan: Scan) -> Iterator[Planes]:
-    """The ways to take inner axes as planes, whose other axes are two at most."""
-    arrays = scan.arrays
     ahead, behind = arrays.dims(range(arrays.axis)), arrays.dims(range(arrays.axis + 1, len(arrays.shape)))
     if scan.length == 1:  # the axis may lie anywhere
         ahead, behind = scan.line_dims, ()
-    for begin in range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1):
-        outer, inner = ahead[:begin], (*ahead[begin:], *behind)
-        rows, columns = inner = (*[Dim(1, 0)] * (2 - len(inner)), *inner)
-        one, other = (PlaneLayout.of(scan, k, outer, inner) for k in range(2))
-        if max(one.nbytes, other.nbytes) <= LARGEST_PLANE:
-            other = other._replace(in_place=one == other and _aligned_alike(scan, outer))
-            yield Planes(outer[:-1], outer[-1].size, rows.size, columns.size, (one, other))
+    begins = range(len(ahead), max(0, len(ahead) + len(behind) - 3), -1)  # of planes' axes, two besides the scanned one
+    found = (_planes(scan, ahead[:begin], (*ahead[begin:], *behind)) for begin in begins)
+    return max(found, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
-def _shares(scan: Scan, planes: Planes, table: int) -> tuple[float, float, int, int, Planes]:
-    """The best number of planes for a share: how well it uses lanes, processors and memory, the bytes that the memory
-    takes the time of for each of elements and results, the number, and warps."""
-    sizes, widest = scan.sizes, scan.widest
-    least = LEAST_SHARE if widest >= 4 else LEAST_SHARE_OF_NARROW
-    lines = planes.rows * planes.columns
-    elements = lines * scan.length
-    unit = max(PACK // math.gcd(PACK, layout.gap) for layout in planes.layouts)
-    best, cut = 0.0, (1.0, 0, 0)
-    most = min(planes.of_run, unit + max(LANES, -(-least // (elements * widest))))
+def _planes(scan: Scan, outer: tuple[Dim, ...], inner: tuple[Dim, ...]) -> tuple[float, Tiling | None]:
+    """How good planes of the scanned axis and inner ones are, that follow one another along the last outer one."""
+    op, length = scan.op, scan.length
+    *_, rows, columns = Dim(1, 0), Dim(1, 0), *inner
+    one, other = (PlaneLayout.of(scan, k, outer, (rows, columns)) for k in range(2))
+    if max(one.nbytes, other.nbytes) > LARGEST_PLANE:
+        return 0.0, None
+    layouts = one, other._replace(in_place=one == other and _aligned_alike(scan, outer))
+    *runs, run = outer
+    table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals
+    use, waste, count, warps = _best_share(scan, rows.size * columns.size, run.size, layouts, table)
+    if use * MOST_WASTE < 1:
+        return 0.0, None
+    shares, of_run = [layout.share(count) for layout in layouts], -(-run.size // count)
+    tiles = of_run * math.prod(dim.size for dim in runs)
+    members = [n for it, share in zip(layouts, shares, strict=True) for n in (*it[:4], share, *it[4:7])]
+    words = packed(tiles, length, run.size, count, rows.size, columns.size, *members)
+    words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(runs))
+    nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
+    return use, Tiling((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
+
+
+def _best_share(scan: Scan, lines: int, planes: int, layouts: Sequence[PlaneLayout], table: int) -> Share:
+    """Of planes of so many lines, of which so many follow one another."""
+    least, elements = LEAST_SHARE if scan.widest >= 4 else LEAST_SHARE_OF_NARROW, lines * scan.length
+    unit = max(PACK // math.gcd(PACK, layout.gap) for layout in layouts)
+    best = 0.0, 1.0, 0, 0
+    most = min(planes, unit + max(LANES, -(-least // (elements * scan.widest))))
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
-        one, other = (layout.share(count) for layout in planes.layouts)
+        one, other = (layout.share(count) for layout in layouts)
         warps = _warps_of(scan, STAGED_SHARES * one + other, table)
         if not warps:
             break
-        memory = count * elements * sum(sizes) / (planes.layouts[0].copied(count) + count * elements * sizes[1])
-        memory *= min(1, count * elements * widest / least) * (MISALIGNED if count % unit else 1)
+        memory = count * elements * sum(scan.sizes) / (layouts[0].copied(count) + count * elements * scan.sizes[1])
+        memory *= min(1, count * elements * scan.widest / least) * (MISALIGNED if count % unit else 1)
         busy = min(1, warps / ENOUGH_PLANE_WARPS)
         lanes = -(-count * lines // LANES) * LANES
-        use = memory * busy * (count * lines) / lanes * planes.of_run / (-(-planes.of_run // count) * count)
-        if use > best * 1.02:
-            best, cut = use, (1 / (memory * math.sqrt(busy)), count, warps)
-    return (best, *cut, planes)
+        use = memory * busy * (count * lines) / lanes * planes / (-(-planes // count) * count)
+        if use > best[0] * 1.02:
+            best = use, 1 / (memory * math.sqrt(busy)), count, warps
+    return best

@@ -8,7 +8,6 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 from ..errors import ArgumentError, message
@@ -27,8 +26,6 @@ ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciproca
 COUNTED = "Counted"  # of states that count their elements
 ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
 Each = Sequence[int]  # of each array
-_PLACED = re.compile(r"Indexed<(Arg(?:Value)?<.*>)>")
-_SUM = re.compile(r"Sum<.*(f64|Twofold)>")
 # Operators of columns whose tile states leave out how many elements they are of (kernels/scan/chained_look_back.cuh)
 _COMPACT = re.compile(r"(Mean<Value<\w+, f64>, f64>)|(?:Var|Std)<f32, false>")
 
@@ -46,11 +43,11 @@ class Operator:
     option: tuple[float, float] = (0.0, 0.0)
     indexed: bool = False  # states have positions
 
-    def with_counts(self) -> Operator | None:
-        """The same with states that count their elements (kernels/scan/scan_state.cuh); None where there are none."""
-        found = _PLACED.fullmatch(self.type)
+    def with_counts(self) -> Operator:
+        """With states that count their elements (kernels/scan/scan_state.cuh); as it is where there are none."""
+        found = re.fullmatch(r"Indexed<(Arg(?:Value)?<.*>)>", self.type)
         if found is None or not self.emits.startswith("Final<"):
-            return None
+            return self
         kind, align = f"{COUNTED}<{found[1]}>", max(8, self.state_alignment)
         size = -(-(self.state_bytes + 8) // align) * align
         return replace(self, type=kind, emits=self.emits.replace(self.type, kind), state_bytes=size, indexed=False)
@@ -64,7 +61,7 @@ class Operator:
     @property
     def adds_in(self) -> str:
         """Of sums of floats what they are added in: f64, or Twofold, a pair of it; nothing of other operators."""
-        found = _SUM.fullmatch(self.type)
+        found = re.fullmatch(r"Sum<.*(f64|Twofold)>", self.type)
         return found[1] if found else ""
 
     def published_bytes(self, joined: bool = False) -> int:
@@ -97,12 +94,6 @@ class Operands:
     def lines(self) -> int:
         return math.prod(self.shape[: self.axis] + self.shape[self.axis + 1 :])
 
-    def alignment(self, operand: int) -> int:
-        """Bytes, 16 at most and a power of two, that all lines of an array begin at multiples of."""
-        dims = zip(self.shape, self.strides[operand], strict=True)
-        others = (stride for i, (n, stride) in enumerate(dims) if n > 1 and i != self.axis)
-        return math.gcd(PACK, self.phases[operand], *others)
-
     def dims(self, axes: Iterable[int]) -> tuple[Dim, ...]:
         """Some axes, those that continue each other merged."""
         found = ((self.shape[i], tuple(s[i] for s in self.strides)) for i in axes if self.shape[i] != 1)
@@ -131,12 +122,12 @@ class Scan:
     gpu: Gpu
 
     def __post_init__(self) -> None:
-        axis, sign = self.arrays.axis, -1 if self.reverse else 1
+        axis, self.direction = self.arrays.axis, -1 if self.reverse else 1
         self.length = self.arrays.shape[axis]  # elements of a line
         # Of each operand, and of results: bytes of an element, from one of a line to the next that is scanned, and from
         # a line's first to the first that is scanned.
         self.sizes = (*self.op.itemsizes, self.op.out_bytes)
-        self.steps = tuple(sign * strides[axis] for strides in self.arrays.strides)
+        self.steps = tuple(self.direction * strides[axis] for strides in self.arrays.strides)
         self.starts = tuple((1 - self.length) * step if self.reverse else 0 for step in self.steps)
         self.widest = max(self.sizes)
         # Where lines begin: columns are those nearest to each other in memory, planes where columns begin.
@@ -144,6 +135,9 @@ class Scan:
         self.columns, self.planes = (self.line_dims or (Dim(1, 0),))[-1], self.line_dims[:-1]
         self.plane_count = math.prod(dim.size for dim in self.planes)
         self.column_steps = self.apart(self.columns)
+        # Elements that lack before the first one; None also where lines do not lie one after another in all arrays.
+        is_dense = all(map(self.is_contiguous, range(len(self.sizes))))
+        self.lead = self.lead_at(self.arrays.phases) if is_dense else None
         self.lies_in_packs = not any(n > PACK or n & (n - 1) for n in self.sizes)  # a pack is whole elements of each
 
     def is_contiguous(self, operand: int) -> bool:
@@ -152,16 +146,15 @@ class Scan:
         axes = enumerate(zip(shape, self.arrays.strides[operand], strict=True))
         return all(n == 1 or stride == size * math.prod(shape[i + 1 :]) for i, (n, stride) in axes)
 
+    def alignment(self, operand: int) -> int:
+        """Bytes, 16 at most and a power of two, that an array's lines begin at multiples of, and are long."""
+        steps = (self.apart(dim)[operand] for dim in self.line_dims)
+        return math.gcd(PACK, self.arrays.phases[operand], self.length * self.sizes[operand], *steps)
+
     def lead_at(self, phases: Sequence[int]) -> int | None:
         """Elements that lack before places, modulo 16, so that packs are aligned; None where no number suits all."""
         pairs = list(zip(self.sizes, phases, strict=True))
         return next((n for n in range(PACK) if all((n * size - phase) % PACK == 0 for size, phase in pairs)), None)
-
-    @cached_property
-    def lead(self) -> int | None:
-        """Elements that lack before the first one; None also where lines do not lie one after another in all arrays."""
-        is_dense = all(map(self.is_contiguous, range(len(self.sizes))))
-        return self.lead_at(self.arrays.phases) if is_dense else None
 
     def apart(self, dim: Dim) -> tuple[int, ...]:
         """Bytes of each array from one line or plane to the next."""
@@ -191,8 +184,8 @@ class Scan:
         numbers = [lines * length + lead, lead, lines, length, tiles, parts, flag_step, self.arrays.index_step]
         for first, *others, last in (steps, units):
             numbers += [first, others[0] if others else 0, last]
-        bits = (length - 1).bit_length()
-        short = (-(-(1 << (31 + bits)) // length), 31 + bits) if length >> 30 == 0 else (0, 0)
+        bits = 31 + (length - 1).bit_length()
+        short = (-(-(1 << bits) // length), bits) if length >> 30 == 0 else (0, 0)
         count, walk = (tiles, self.planes) if in_planes else (lines, self.line_dims)
         flags = [Dim(dim.size, dim.more[0]) for dim in self.line_dims if dim.more]  # of a third operand
         rest = (*div_words(length), *div_words(count), *walk_words(walk), *walk_words(flags))
@@ -250,8 +243,8 @@ def named(kernel: str, *arguments: str | int) -> str:
     return f"{kernel}<{', '.join(flag(x) if isinstance(x, bool) else str(x) for x in arguments)}>"
 
 
-class Launch(NamedTuple):
-    """How a kernel takes a scan."""
+class Tiling(NamedTuple):
+    """How a kernel takes a scan: the tiles, and what it is given."""
 
     arguments: tuple[int, ...]  # of its template, behind types
     tiles: int  # or shares, or blocks
@@ -269,9 +262,8 @@ class Kernel:
     """A kernel, or what is done with the tiles or shares that a kernel takes one after another, and what plans it."""
 
     name: str
-    launch: Callable[[Scan], Launch | None]  # None where it does not take a scan, or others are known to be faster
-    taker: str = ""  # of tiles or shares
-    in_packs: bool = True  # takes arrays only where a pack is whole elements
+    tiling: Callable[[Scan], Tiling | None]  # None where it does not take a scan, or others are known to be faster
+    taker: str = ""  # of tiles or shares, which takes arrays only where a pack is whole elements
     along_memory: bool = False  # takes lines only along memory
     tells_positions: bool = False  # takes states that have them
     turns: bool = False  # walks lines in either direction; else from the element on that is scanned first
@@ -280,8 +272,8 @@ class Kernel:
 
     def plan(self, scan: Scan) -> Plan | None:
         """The plan of a scan, where the kernel takes it."""
-        is_taken = (scan.lies_in_packs or not self.in_packs) and (scan.arrays.is_along_memory or not self.along_memory)
-        found = self.launch(scan) if is_taken else None
+        is_taken = (scan.lies_in_packs or not self.taker) and (self.tells_positions or not scan.op.indexed)
+        found = self.tiling(scan) if is_taken and (scan.arrays.is_along_memory or not self.along_memory) else None
         if found is None:
             return None
         kernel = named(self.name, scan.op.type, *[scan.op.emits] * self.emits, *found.arguments)
@@ -294,6 +286,11 @@ class Kernel:
         scratch = found.published + TICKET if in_tiles else 0
         starts = (0,) * len(scan.sizes) if self.turns else scan.starts
         return Plan((step,), found.words, scratch, in_tiles, starts, found.chain, found.cost, waste=found.waste)
+
+
+def power_of_two(most: int) -> int:
+    """The greatest that is no more, or 1."""
+    return 1 << (max(1, most).bit_length() - 1)
 
 
 def most_in_a_bank(lanes: Iterable[int], width: int, apart: int, size: int, together: int = 1) -> int:
