@@ -6,13 +6,10 @@
 #include "pipeline.cuh"
 #include "warp_share.cuh"
 
-template <class Op> struct Verdict;
-template <class T> struct Verdict<Any<T>> { static const bool after = true; };
-template <class T> struct Verdict<All<T>> { static const bool after = false; };
-
 template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
     typedef boolean State;
+    static const bool after = IsSame<Op, Any<In>>::yes;  // the result from the element that decides on
     static const int V = 16 / sizeof(In), elements = 32 * Run * V, bytes = elements * sizeof(In);
     static const int stage_bytes = Warps * bytes, tile_elements = Warps * elements;
     static const int shared_tiles = 2;  // tiles in shared memory: one comes while one is folded
@@ -34,8 +31,8 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     GR_HD u8* share(u32 stage) const { return GR_SHARED + stage % shared_tiles * stage_bytes + warp * bytes; }
     GR_HD i64 share_of(u64 tile) const { return (i64)(tile * tile_elements + warp * elements); }
 
-    static GR_HD boolean state_of(bool decided) { return {(u8)(decided == Verdict<Op>::after)}; }
-    static GR_HD bool is_decided(boolean state) { return (state.byte != 0) == Verdict<Op>::after; }
+    static GR_HD boolean state_of(bool decided) { return {(u8)(decided == after)}; }
+    static GR_HD bool is_decided(boolean state) { return (state.byte != 0) == after; }
     // True where one of the elements decides.
     template <int Count> static GR_HD bool decides(const Pack<In, Count>& from) {
         typename Op::Acc acc = Op::start();
@@ -64,7 +61,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     GR_HD void fill_lead(u32 positions, u32 stage) const {
         if (lane < positions)
             for (int byte = 0; byte < (int)sizeof(In); byte++)
-                share(stage)[lane * sizeof(In) + byte] = Verdict<Op>::after ? 0 : 1;
+                share(stage)[lane * sizeof(In) + byte] = after ? 0 : 1;
         __syncwarp();
     }
     // All lanes of a warp call; each gets the first element of the share that decides, or `elements`.
@@ -92,8 +89,8 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
 #pragma unroll
         for (int w = 0; w < 4; w++) {
             const i32 left = undecided - 4 * w;
-            const u32 after = left >= 4 ? 0 : left <= 0 ? 0x01010101u : 0x01010101u << 8 * left;
-            words[w] = Verdict<Op>::after ? after : after ^ 0x01010101u;
+            const u32 bytes_after = left >= 4 ? 0 : left <= 0 ? 0x01010101u : 0x01010101u << 8 * left;
+            words[w] = after ? bytes_after : bytes_after ^ 0x01010101u;
         }
         return make_uint4(words[0], words[1], words[2], words[3]);
     }

@@ -10,9 +10,9 @@ const int CLUSTER_BLOCKS = 2, CLUSTER_RADIX = 8;  // blocks of a cluster; of the
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Exclusive, int Rows>
 struct ClusterColumnScan
     : ContiguousColumnScan<Op, Emit, WarpGroups, WarpsPerGroup, LookBackWarps, false, Exclusive, CLUSTER_RADIX, CLUSTER_RADIX,
-                           WRITE_DELAY + 1, ShiftedColumnOps<Op, Emit, 1, Exclusive>> {
-    typedef ShiftedColumnOps<Op, Emit, 1, Exclusive> Ops;
+                           WRITE_DELAY + 1, true> {
     typedef typename ClusterColumnScan::ContiguousColumnScan Columns;
+    typedef typename Columns::Ops Ops;
     typedef typename Columns::In In;
     typedef typename Columns::State State;
     typedef typename Columns::TileLocation TileLocation;

@@ -44,50 +44,6 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     GR_HD State after(int j) const { return state[j]; }
 };
 
-// Sums of floats whose bits are shifted to where binary64 has them (exponent_shift.cuh). All are assumed to be finite, which takes
-// no branch. The caller asks in the end whether they were, and if not folds and scans them as any elements.
-template <class Map, int V> struct ShiftedColumnReduce {
-    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
-    typedef typename Map::In T;
-    static const bool assumes_finite = true;
-    f64 sum[V];
-    u32 check;
-    GR_HD ShiftedColumnReduce() : check(0) { unrolled<V>([&](int j) { sum[j] = 0; }); }
-    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
-        unrolled<Count>([&](int i) {
-            const Pack<T, V> all = AddedPack<Map>::of(from[i]);
-            check = check_finite(all, check);
-            unrolled<V>([&](int j) { sum[j] = add_finite(sum[j], all, j); });
-        });
-    }
-    GR_HD f64 state(int j) const { return sum[j]; }
-    GR_HD bool was_finite() const { return check == 0; }
-};
-template <class Map, class Emit, int V> struct ShiftedColumnScan {
-    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
-    typedef typename Map::In T;
-    f64 sum[V];
-    const f64* option;
-    GR_HD ShiftedColumnScan(const f64 (&before)[V], const f64* options) : option(options) {
-        unrolled<V>([&](int j) { sum[j] = before[j]; });
-    }
-    template <int Count, class Out> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-        unrolled<Count>([&](int i) { row(from[i], to[i]); });
-    }
-    template <class Out> GR_HD void row(const Pack<T, V>& from, Pack<Out, V>& to) {
-        static_assert(sizeof(T) == 4 || sizeof(Out) == 2, "16-bit elements have results of their own type");
-        const Pack<T, V> all = AddedPack<Map>::of(from);
-        unrolled<V>([&](int j) { sum[j] = add_finite(sum[j], all, j); });
-        if constexpr (sizeof(T) == 2 && V % 2 == 0) {
-#pragma unroll
-            for (int j = 0; j < V; j += 2) ((u32*)&to)[j / 2] = rounded_pair<Emit>(sum[j], sum[j + 1], option, T());
-        } else {
-            unrolled<V>([&](int j) { to.at[j] = Emit::of(sum[j], option); });
-        }
-    }
-    GR_HD f64 after(int j) const { return sum[j]; }
-};
-
 // Extremes of bytes and 16-bit elements, two lanes of 16 bits to an instruction. Of a word of bytes the odd ones are upper bytes of
 // lanes as they are, the even ones once they are shifted; the lower bytes make no difference between unlike elements.
 // Columns are folded and scanned alike.
@@ -141,12 +97,10 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
 template <class Op, class Emit, int V> struct RowRunColumnScan {
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
-    struct Run : PackScan<Op, Emit, 1> {
-        GR_HD Run() : PackScan<Op, Emit, 1>(Op::identity(), nullptr) {}
-    };
+    typedef PackScan<Op, Emit, 1> Run;
     Run runs[V];
     GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
-        unrolled<V>([&](int j) { (PackScan<Op, Emit, 1>&)runs[j] = PackScan<Op, Emit, 1>(before[j], options); });
+        unrolled<V>([&](int j) { runs[j] = Run(before[j], options); });
     }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
         unrolled<V>([&](int j) {
@@ -208,37 +162,45 @@ template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
     }
 };
 
-// Which of these an operator takes.
-template <class Op, int V> struct ColumnReduce : AnyColumnReduce<Op, V> {};
-template <class Op, class Emit, int V, bool Exclusive> struct ColumnScanOf
-    : Conditional<!Exclusive && ScansRowRuns<Op>::yes && PackScan<Op, Emit, 1>::exists, RowRunColumnScan<Op, Emit, V>,
-                  AnyColumnScan<Op, Emit, V, Exclusive>> {};
-template <class Op, class Emit, int V, bool Exclusive> using ColumnScan = typename ColumnScanOf<Op, Emit, V, Exclusive>::type;
-// By words only where a lane's columns fill whole ones.
-template <class T, int V> constexpr bool FILLS_WORDS = sizeof(T) <= 2 && V * sizeof(T) % 4 == 0;
-template <class T, bool Max, bool SkipNan, int V>
-struct ColumnReduce<MinMax<T, Max, SkipNan>, V>
-    : Conditional<FILLS_WORDS<T, V>, NarrowColumns<T, Max, SkipNan, V>, AnyColumnReduce<MinMax<T, Max, SkipNan>, V>>::type {};
-template <class T, bool Max, bool SkipNan, int V>
-struct ColumnScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>
-    : Conditional<FILLS_WORDS<T, V>, NarrowColumns<T, Max, SkipNan, V>,
-                  AnyColumnScan<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V, false>> {};
-template <class Map, int V>
-struct ColumnReduce<Sum<Map, f64>, V>
-    : Conditional<ADDS_HALVES<Map>, ShiftedColumnReduce<Map, V>, AnyColumnReduce<Sum<Map, f64>, V>>::type {};
-template <class Map, class Result, int V>
-struct ColumnScanOf<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>
-    : Conditional<ADDS_HALVES<Map> && IsSame<Result, typename Map::In>::yes,
-                  ShiftedColumnScan<Map, Final<Sum<Map, f64>, Result>, V>,
-                  AnyColumnScan<Sum<Map, f64>, Final<Sum<Map, f64>, Result>, V, false>> {};
-template <class T, bool Root, class Result, int V>
-struct ColumnScanOf<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false>
-    : Conditional<FewDigits<T>::yes && sizeof(Result) <= 4, SkippingVarianceScan<T, Variance<T, true, Root>, Result, V>,
-                  AnyColumnScan<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false>> {};
+// How a kernel folds and scans columns, of those above what an operator takes. ShiftsFloats: of kernels whose lanes wait for
+// conversions, but have registers left, sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by
+// clusters (cluster_columns.cuh) down (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in
+// strips down (n, 513) 0.77 and 0.80; but as contiguous columns down (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
+template <class Op, class Emit, int V, bool Exclusive, bool ShiftsFloats = false> struct ColumnOps {
+    typedef AnyColumnReduce<Op, V> Fold;
+    static const bool by_runs = !Exclusive && ScansRowRuns<Op>::yes && PackScan<Op, Emit, 1>::exists;
+    typedef typename Conditional<by_runs, RowRunColumnScan<Op, Emit, V>, AnyColumnScan<Op, Emit, V, Exclusive>>::type Scan;
+};
+template <class T, bool Max, bool SkipNan, class Emit, int V, bool Exclusive, bool ShiftsFloats>
+struct ColumnOps<MinMax<T, Max, SkipNan>, Emit, V, Exclusive, ShiftsFloats> {
+    typedef MinMax<T, Max, SkipNan> Op;
+    typedef NarrowColumns<T, Max, SkipNan, V> Narrow;
+    static const bool fills_words = sizeof(T) <= 2 && V * sizeof(T) % 4 == 0;  // a lane's columns
+    typedef typename Conditional<fills_words, Narrow, AnyColumnReduce<Op, V>>::type Fold;
+    typedef typename Conditional<fills_words && !Exclusive && IsSame<Emit, Final<Op, T>>::yes, Narrow,
+                                 AnyColumnScan<Op, Emit, V, Exclusive>>::type Scan;
+};
+template <class Map, class Emit, int V, bool Exclusive, bool ShiftsFloats>
+struct ColumnOps<Sum<Map, f64>, Emit, V, Exclusive, ShiftsFloats> {
+    typedef Sum<Map, f64> Op;
+    typedef typename Map::In T;
+    static const bool floats = ShiftsFloats && ADDS_FLOATS<Map>, scans = floats || IsSame<typename Emit::Out, T>::yes;
+    typedef typename Conditional<floats || ADDS_HALVES<Map>, FiniteReduce<Map, V>, AnyColumnReduce<Op, V>>::type Fold;
+    typedef typename Conditional<!Exclusive && Fold::assumes_finite && scans, FiniteScan<Map, Emit, V>,
+                                 AnyColumnScan<Op, Emit, V, Exclusive>>::type Scan;
+};
+template <class T, bool Root, class Result, int V, bool ShiftsFloats>
+struct ColumnOps<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>, V, false, ShiftsFloats> {
+    typedef Variance<T, true, Root> Op;
+    typedef AnyColumnReduce<Op, V> Fold;
+    typedef typename Conditional<FewDigits<T>::yes && sizeof(Result) <= 4, SkippingVarianceScan<T, Op, Result, V>,
+                                 AnyColumnScan<Op, Final<Op, Result>, V, false>>::type Scan;
+};
 // Of kernels that fold nothing before: none that assumes finite elements, which could not be checked.
 template <class Op, class Emit, int V, bool Exclusive>
-using UncheckedColumnScan = typename Conditional<ColumnReduce<Op, V>::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
-                                                 ColumnScan<Op, Emit, V, Exclusive>>::type;
+using UncheckedColumnScan =
+    typename Conditional<ColumnOps<Op, Emit, V, Exclusive>::Fold::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
+                         typename ColumnOps<Op, Emit, V, Exclusive>::Scan>::type;
 // Variances of the next rows are about the mean of all before.
 template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* option) {
     if constexpr (ShiftedPowerSums<Op>::exists) {
@@ -247,18 +209,3 @@ template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* 
         scan = Scan(state, option);
     }
 }
-// How a kernel folds and scans columns. ShiftedColumnOps: of kernels whose lanes wait for conversions, but have registers left,
-// sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
-// (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80;
-// but as contiguous columns down (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
-template <class Op, class Emit, int V, bool Exclusive> struct ColumnOps {
-    typedef ColumnReduce<Op, V> Fold;
-    typedef ColumnScan<Op, Emit, V, Exclusive> Scan;
-};
-template <class Op, class Emit, int V, bool Exclusive> struct ShiftedColumnOps : ColumnOps<Op, Emit, V, Exclusive> {};
-template <class Map, class Emit, int V, bool Exclusive> struct ShiftedColumnOps<Sum<Map, f64>, Emit, V, Exclusive> {
-    typedef Sum<Map, f64> Op;
-    typedef typename Conditional<ADDS_FLOATS<Map>, ShiftedColumnReduce<Map, V>, ColumnReduce<Op, V>>::type Fold;
-    typedef typename Conditional<ADDS_FLOATS<Map> && !Exclusive, ShiftedColumnScan<Map, Emit, V>,
-                                 ColumnScan<Op, Emit, V, Exclusive>>::type Scan;
-};

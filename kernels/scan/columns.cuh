@@ -23,7 +23,7 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     // Of the look-back: large states take registers.
     static const int PUBLISHED = sizeof(PublishedState<Op>), RADIX = PUBLISHED <= 16 ? 8 : 16;
     static const int SLOTS = PUBLISHED <= 16 ? 8 : PUBLISHED <= 32 ? 4 : 2;
-    typedef typename Conditional<(V > 1), ShiftedColumnOps<Op, Emit, V, Exclusive>, ColumnOps<Op, Emit, V, Exclusive>>::type Ops;
+    typedef ColumnOps<Op, Emit, V, Exclusive, (V > 1)> Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
     // Of means of floats reciprocals are computed once for all columns (reciprocal_table.cuh).
     static const bool uses_table =
@@ -105,19 +105,6 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         if constexpr (Reader<In>::size_b > 0) staging_b(location, rows, stage).template fetch<Even>(task.layout_b, task.b);
     }
 
-    // Reads `Count` rows of this lane's columns.
-    template <bool PhaseVaries, int Count> static GR_HD void read(ColumnCursor& a, ColumnCursor& b, Pack<In, V> (&from)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) {
-            const u8* left = a.template next<PhaseVaries>();
-            const u8* right = Reader<In>::size_b > 0 ? b.template next<PhaseVaries>() : left;
-            if constexpr (ColumnStride == 1) from[i] = PackReader<In, V>::of(left, right, 0);
-            else
-#pragma unroll
-                for (int j = 0; j < V; j++)
-                    from[i].at[j] = PackReader<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
-        }
-    }
     // Scans rows from the states before them; results go to memory, or where they are `staged`.
     template <class Scan> struct Writer {
         Scan& scan;
@@ -165,9 +152,19 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         }
         for (; left > 0; left--) take<PhaseVaries, 1>(a, b, visit);
     }
+    // Reads `Count` rows of this lane's columns.
     template <bool PhaseVaries, int Count, class Visit> static GR_HD void take(ColumnCursor& a, ColumnCursor& b, Visit& visit) {
         Pack<In, V> from[Count];
-        read<PhaseVaries, Count>(a, b, from);
+#pragma unroll
+        for (int i = 0; i < Count; i++) {
+            const u8* left = a.template next<PhaseVaries>();
+            const u8* right = Reader<In>::size_b > 0 ? b.template next<PhaseVaries>() : left;
+            if constexpr (ColumnStride == 1) from[i] = PackReader<In, V>::of(left, right, 0);
+            else
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    from[i].at[j] = PackReader<In, 1>::of(left + a.next_column(j), right + b.next_column(j), 0).at[0];
+        }
         visit.take(from);
     }
     // The first byte in memory of a warp's rows of results, which lie one after another.
@@ -280,7 +277,6 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
     typedef typename Strip::TileLocation TileLocation;
     typedef SerialColumnOps<Op, Emit, V, Exclusive> Ops;
     using Strip::task, Strip::column, Strip::stage_bytes;
-    static_assert(!ColumnReduce<Op, V>::assumes_finite, "nothing is folded before, which would tell whether a guess was right");
     GR_HD SerialColumnScan(const Strips& scan) : Strip(scan) {}
 
     // A tile of the strip whose first one is given.
@@ -327,7 +323,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
             agree = ReciprocalTable::counts_agree(state, has);
             if (agree) run<typename Ops::EqualCounts>(strip, state);
         }
-        if (!agree) run<ColumnScan<Op, Emit, V, Exclusive>>(strip, state);
+        if (!agree) run<UncheckedColumnScan<Op, Emit, V, Exclusive>>(strip, state);
         if (task.totals && has)
             unrolled<V>([&](int j) { LineEnds<Op>::keep(task, strip.line + column + j, state[j]); });
     }

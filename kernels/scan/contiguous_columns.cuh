@@ -13,13 +13,14 @@
 // the lanes of a warp group that have one row together. LookBackWarps: warps that look back for a tile. Lines: planes follow one
 // another, many begin within a tile, and all are one chain. Radix, Slots: of the look-back. Stages: tiles in shared memory.
 template <class Op, class Emit, int WarpGroups, int WarpsPerGroup, int LookBackWarps, bool Lines, bool Exclusive, int Radix,
-          int Slots, int Stages = STAGES, class Ops = ColumnOps<Op, Emit, 1, Exclusive>>
+          int Slots, int Stages = STAGES, bool ShiftsFloats = false>
 struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookBackWarps> {
     typedef typename Op::In In;
     typedef typename Op::State Value;
     typedef SegmentedState<Op, Lines> Running;
     typedef typename Running::State State;
     typedef typename Emit::Out Out;
+    typedef ColumnOps<Op, Emit, 1, Exclusive, ShiftsFloats> Ops;
     static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
     static const bool prefetches_tile = true;

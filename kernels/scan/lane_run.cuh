@@ -3,25 +3,6 @@
 #include "moments_scan.cuh"
 #include "strided_copy.cuh"
 
-// The sum of packs of floats that are assumed to be finite: their bits are shifted (exponent_shift.cuh), and one check in the end
-// says whether that was right.
-//   sum.take(pack)
-//   sum.was_finite()    true where all that was added is finite
-template <class Op, int V> struct FiniteSum { static const bool exists = false; };
-template <class Map, int V> struct FiniteSum<Sum<Map, f64>, V> {
-    typedef typename Map::In T;
-    static const bool exists = AddsElements<Map>::yes && V * sizeof(T) % 4 == 0;
-    f64 sum;
-    u32 check;
-    GR_HD FiniteSum() : sum(0), check(0) {}
-    GR_HD void take(const Pack<T, V>& pack) {
-        const Pack<T, V> all = AddedPack<Map>::of(pack);
-        check = check_finite(all, check);
-        unrolled<V>([&](int j) { sum = add_finite(sum, all, j); });
-    }
-    GR_HD bool was_finite() const { return check == 0; }
-};
-
 // The line of a lane's first element, how many elements of the line are left, and whether the line begins there.
 struct Cursor {
     u64 line;
@@ -160,18 +141,21 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // are: then write_finite need not check again. H200, 2026-11, with a check of each pack, twice, and so, of a copy: sums of
     // float16 along (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along
     // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
-    static const bool assumes_finite =
-        !Exclusive && FiniteSum<Op, V>::exists && FiniteSums<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
+    static const bool assumes_finite = !Exclusive && FiniteSums<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
     static const int unroll_finite = V > 4 ? (Strided ? 1 : Run) : 3;
     GR_HD bool fold_finite(Value& sum) const {
-        FiniteSum<Op, V> all;
+        typename FiniteSums<Op, Emit, V>::Fold all;
 #pragma unroll unroll_finite
-        for (int k = 0; k < Run; k++) all.take(in_scan_order(pack(k)));
-        sum = all.sum;
+        for (int k = 0; k < Run; k++) {
+            const Pack<In, V> from[1] = {in_scan_order(pack(k))};
+            all.take(from);
+        }
+        sum = all.state(0);
         return __all_sync(0xffffffffu, all.was_finite());
     }
     GR_HD void write_finite(Value value) const {
-        FiniteSums<Op, Emit, V> scan(value, task.option);
+        const Value before[1] = {value};
+        typename FiniteSums<Op, Emit, V>::Scan scan(before, task.option);
 #pragma unroll unroll_finite
         for (int k = 0; k < Run; k++) write_some<1>(scan, k);
     }

@@ -25,13 +25,8 @@ struct LookBackRange {
 };
 
 // Operators whose states may say that nothing before them counts: then the tiles before are not waited for.
-template <class Op> struct StopsAtHead {
-    static const bool exists = false;
-};
-template <class Op> struct StopsAtHead<Segmented<Op>> {
-    static const bool exists = true;
-    static GR_HD bool of(const typename Segmented<Op>::State& state) { return state.has_head; }
-};
+template <class Op> struct StopsAtHead { static const bool yes = false; };
+template <class Op> struct StopsAtHead<Segmented<Op>> { static const bool yes = true; };
 
 // All lanes of one warp of the block call. `own` is the tile's state, from the last line that begins in it; `start` is what
 // comes before tile 0. Returns what comes before this tile.
@@ -63,8 +58,8 @@ GR_HD typename Op::State look_back(const Scan& task, u64 tile, LookBackRange ran
             there = true;
         }
         u32 missing = __ballot_sync(0xffffffffu, !there);
-        if constexpr (StopsAtHead<Op>::exists) {
-            const u32 cuts = __ballot_sync(0xffffffffu, there && wanted && StopsAtHead<Op>::of(read));
+        if constexpr (StopsAtHead<Op>::yes) {
+            const u32 cuts = __ballot_sync(0xffffffffu, there && wanted && read.has_head);
             if (cuts) missing &= 0xfffffffeu << (31 - __clz((i32)cuts));
         }
         if (!is_published && (missing & SINGLE_TILE_LANES) == 0) {

@@ -53,6 +53,7 @@ template <class Map, class A, class Result> struct MeanScan {
     static const bool exists = true;
     A sum;
     f64 count;
+    GR_HD MeanScan() {}
     GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
@@ -175,14 +176,32 @@ GR_HD f32 pin_to_register(f32 x) {
 #endif
     return x;
 }
+// Variances of 16 bits, by sums in binary32: precise enough behind many elements.
+template <class T, bool Root> struct VarianceDelta {
+    f32 mean, before, freedom, sum, squares, limit;
+    GR_HD VarianceDelta(const Moments2<f64>& state, const f64* option)
+        : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
+        const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
+        limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
+    }
+    GR_HD bool is_small(f64 more) const { return more <= limit; }
+    template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
+        const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part, bend = slope * part;
+        freedom += V;
+        unrolled<V>([&](int j) {
+            const f32 off = (V - 1) * 0.5f - j, d = to_f32(from.at[j]) - mean;
+            const f32 own = __fmaf_rn(off, __fmaf_rn(off, bend, slope), part);
+            sum += d;
+            squares = __fmaf_rn(d, d, squares);
+            const f32 variance = (before + __fmaf_rn(-sum * sum, own, squares)) * own;
+            to.at[j] = narrowed(Root ? rough_root_of(variance) : variance, T());
+        });
+    }
+};
+
 // Variances of binary32 as the variance before the run plus a difference that is computed in binary32: as long as it is small, its
 // rounding errors are a fraction of the results' last bit.
-struct NoVarianceDelta { static const bool exists = false; };
-template <class Op, class Emit> struct VarianceDeltaOf { typedef NoVarianceDelta type; };
-template <class Op, class Emit> using VarianceF32Delta = typename VarianceDeltaOf<Op, Emit>::type;
-template <class T, bool Root> struct VarianceDelta;
 template <bool Root> struct VarianceDelta<f32, Root> {
-    static const bool exists = true;
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
     f32 sum, excess;  // of distances from the mean; of their squares less the variance
     GR_HD VarianceDelta(const Moments2<f64>& before, const f64* option) : sum(0), excess(0) {
@@ -213,32 +232,12 @@ template <bool Root> struct VarianceDelta<f32, Root> {
         });
     }
 };
-
-// Variances of 16 bits, by sums in binary32: precise enough behind many elements.
-template <class T, bool Root> struct VarianceDelta {
-    static const bool exists = true;
-    f32 mean, before, freedom, sum, squares, limit;
-    GR_HD VarianceDelta(const Moments2<f64>& state, const f64* option)
-        : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
-        const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
-        limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
-    }
-    GR_HD bool is_small(f64 more) const { return more <= limit; }
-    template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
-        const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part, bend = slope * part;
-        freedom += V;
-        unrolled<V>([&](int j) {
-            const f32 off = (V - 1) * 0.5f - j, d = to_f32(from.at[j]) - mean;
-            const f32 own = __fmaf_rn(off, __fmaf_rn(off, bend, slope), part);
-            sum += d;
-            squares = __fmaf_rn(d, d, squares);
-            const f32 variance = (before + __fmaf_rn(-sum * sum, own, squares)) * own;
-            to.at[j] = narrowed(Root ? rough_root_of(variance) : variance, T());
-        });
-    }
+template <class Op, class Emit> struct VarianceF32Delta { static const bool exists = false; };
+template <class T, bool SkipNan, bool Root>
+struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>> : VarianceDelta<T, Root> {
+    static const bool exists = FewDigits<T>::yes;
+    using VarianceDelta<T, Root>::VarianceDelta;
 };
-template <class T, bool SkipNan, bool Root> struct VarianceDeltaOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>>
-    : Conditional<FewDigits<T>::yes, VarianceDelta<T, Root>, NoVarianceDelta> {};
 
 // Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
 
@@ -268,6 +267,7 @@ template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
     State state;  // before the run; the sums are about its mean
     f64 sum, squares, count;
     const f64* option;
+    GR_HD VarianceScan() {}
     GR_HD VarianceScan(State before, const f64* options) : option(options) { begin(before); }
     GR_HD void begin(State before) {
         state = before;

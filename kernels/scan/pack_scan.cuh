@@ -103,29 +103,59 @@ template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* op
     return Emit::of(lower, option).bits | (u32)Emit::of(upper, option).bits << 16;
 }
 
-// Packs replaced by their running sums, where all elements are finite: their bits are shifted (exponent_shift.cuh).
+// Sums of floats whose bits are shifted to where binary64 has them (exponent_shift.cuh). All are assumed to be finite, which takes
+// no branch. The caller asks in the end whether they were, and if not folds and scans them as any elements. Of packs of V elements:
+// a sum for each place, or (Sums 1) one sum of all.
+template <class Map, int V, int Sums = V> struct FiniteReduce {
+    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
+    typedef typename Map::In T;
+    static const bool assumes_finite = true;
+    f64 sum[Sums];
+    u32 check;
+    GR_HD FiniteReduce() : check(0) { unrolled<Sums>([&](int j) { sum[j] = 0; }); }
+    template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) {
+        unrolled<Count>([&](int i) {
+            const Pack<T, V> all = AddedPack<Map>::of(from[i]);
+            check = check_finite(all, check);
+            unrolled<V>([&](int j) { sum[j % Sums] = add_finite(sum[j % Sums], all, j); });
+        });
+    }
+    GR_HD f64 state(int j) const { return sum[j]; }
+    GR_HD bool was_finite() const { return check == 0; }
+};
+template <class Map, class Emit, int V, int Sums = V> struct FiniteScan {
+    static_assert(AddsElements<Map>::yes, "elements are added, not terms");
+    typedef typename Map::In T;
+    typedef typename Emit::Out Out;
+    static_assert(sizeof(T) == 4 || sizeof(Out) == 2, "16-bit elements have results of their own type");
+    static const int each = sizeof(T) == 2 && V % 2 == 0 ? 2 : 1;  // results that are rounded together
+    f64 sum[Sums];
+    const f64* option;
+    GR_HD FiniteScan(const f64 (&before)[Sums], const f64* options) : option(options) {
+        unrolled<Sums>([&](int j) { sum[j] = before[j]; });
+    }
+    template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
+        unrolled<Count>([&](int i) { walk(from[i], to[i]); });
+    }
+    GR_HD void walk(const Pack<T, V>& from, Pack<Out, V>& to) {
+        const Pack<T, V> all = AddedPack<Map>::of(from);
+        unrolled<V / each>([&](int k) {
+            f64 found[each];
+            unrolled<each>([&](int i) {
+                f64& total = sum[(k * each + i) % Sums];
+                found[i] = total = add_finite(total, all, k * each + i);
+            });
+            if constexpr (each == 2) ((u32*)&to)[k] = rounded_pair<Emit>(found[0], found[1], option, T());
+            else to.at[k] = Emit::of(found[0], option);
+        });
+    }
+    GR_HD f64 after(int j) const { return sum[j]; }
+};
+// Of packs that lie along a line.
 template <class Op, class Emit, int V> struct FiniteSums { static const bool exists = false; };
 template <class Map, class Emit, int V> struct FiniteSums<Sum<Map, f64>, Emit, V> {
     typedef typename Map::In T;
-    typedef typename Emit::Out Out;
-    static const bool exists = ADDS_FLOATS<Map> || (ADDS_HALVES<Map> && V % 2 == 0 && IsSame<Out, T>::yes);
-    f64 sum;
-    const f64* option;
-    GR_HD FiniteSums(f64 before, const f64* options) : sum(before), option(options) {}
-    GR_HD void walk(const Pack<T, V>& from, Pack<Out, V>& to) {
-        const Pack<T, V> all = AddedPack<Map>::of(from);
-        if constexpr (sizeof(T) == 2) {
-#pragma unroll
-            for (int j = 0; j < V; j += 2) {
-                const f64 first = add_finite(sum, all, j);
-                sum = add_finite(first, all, j + 1);
-                ((u32*)&to)[j / 2] = rounded_pair<Emit>(first, sum, option, T());
-            }
-        } else {
-            unrolled<V>([&](int j) {
-                sum = add_finite(sum, all, j);
-                to.at[j] = Emit::of(sum, option);
-            });
-        }
-    }
+    static const bool exists = ADDS_FLOATS<Map> || (ADDS_HALVES<Map> && V % 2 == 0 && IsSame<typename Emit::Out, T>::yes);
+    typedef FiniteReduce<Map, V, 1> Fold;
+    typedef FiniteScan<Map, Emit, V, 1> Scan;
 };

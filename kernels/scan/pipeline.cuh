@@ -102,12 +102,6 @@ template <class Work> struct Pipeline {
         }
     }
 
-    // All lanes of a warp that scans call, for each of the first tiles.
-    GR_HD void fetch_first(int round) const {
-        if (location(round).tile < tiles) work.fetch(location(round), round);
-        commit_copies();
-    }
-
     // All lanes of the warps that scan call, each warp for its share of every tile.
     GR_HD void scan() const {
         PendingState pending[WRITE_DELAY];  // of the WRITE_DELAY rounds before this one
@@ -167,7 +161,10 @@ template <class Work> struct Pipeline {
         for (int i = 0; i < FIRST_TILES; i++) {
             if (threadIdx.x == 0) location(i) = taken_location(i, take_tile());
             __syncthreads();
-            if (warp < Warps) fetch_first(i);
+            if (warp < Warps) {
+                if (location(i).tile < tiles) work.fetch(location(i), i);
+                commit_copies();
+            }
         }
         if (warp < Warps) scan();
         else run_look_back();

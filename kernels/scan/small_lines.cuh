@@ -329,10 +329,9 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
-    // No ops that assume finite elements: nothing is folded before, by which that could be checked. Where there is a table, this is
-    // for lines with carries alone.
-    typedef typename Conditional<Tables::uses_table || ColumnReduce<Op, 1>::assumes_finite, AnyColumnScan<Op, Emit, 1, Exclusive>,
-                                 ColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
+    // Where there is a table, this is for lines with carries alone.
+    typedef typename Conditional<Tables::uses_table, AnyColumnScan<Op, Emit, 1, Exclusive>,
+                                 UncheckedColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
     static const int ahead = 2;
     static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
     // One of a share's lines.
