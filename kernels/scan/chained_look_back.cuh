@@ -45,7 +45,7 @@ template <class Op> struct ChainedScan {
     TileState<State, 16>* const tile_state;  // of this lane's column
     const bool active;                       // the lane has a column
 
-    GR_HD ChainedScan(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
+    GR_HD ChainedScan(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64, bool)
         : task(scan), tile_state((TileState<State, 16>*)task.states + chain * columns + column), active(has) {}
 
     // All lanes of a warp call, each for its column, and get the prefix of tile `link`. `own` is that tile's state, `start` the
@@ -117,8 +117,6 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
     u64 wide;
     bool active, publishes;  // the lane has a column; it publishes its states
 
-    GR_HD TwoLevelLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns)
-        : TwoLevelLookBack(scan, chain, column, has, columns, scan.links, has) {}
     GR_HD TwoLevelLookBack(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64 links, bool first)
         : task(scan), wide(columns), active(has), publishes(first) {
         const u64 each = links + (links / SPAN + 1) * (RADIX + 1);

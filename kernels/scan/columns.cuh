@@ -251,7 +251,7 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
             for (int w = 0; w < Warps; w++) own = Op::combine(own, scratch().state[slot][w][at]);
             if (task.carry) start = LineEnds<Op>::before(task, location.line + at);
         }
-        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * V);
+        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * V, task.links, active);
         State before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
         if (!active) return;
         for (int w = 0; w < Warps; w++) {

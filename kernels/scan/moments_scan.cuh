@@ -157,13 +157,8 @@ template <class Op, class Result> struct VarianceResults {
         if (is_f64 && !Covered)
 #pragma unroll
             for (int j = 0; j < V; j++) inside = inside && covers(variances[j], variances[j]);
-        if (inside) {
-#pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = root<Covered>(variances[j]);
-        } else {
-#pragma unroll
-            for (int j = 0; j < V; j++) to.at[j] = cast<Result>(scaled_root_of(variances[j]));
-        }
+        if (inside) unrolled<V>([&](int j) { to.at[j] = root<Covered>(variances[j]); });
+        else unrolled<V>([&](int j) { to.at[j] = cast<Result>(scaled_root_of(variances[j])); });
     }
 };
 
@@ -342,9 +337,6 @@ struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root
     using PivotSums::take;
     GR_HD void take(T x) { add(cast<f64>(x)); }
     GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
-    GR_HD Moments2<MeanOf<T>> state(u32 count) const {
-        return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {sums.sum, sums.squares}, count});
-    }
     // One over the product of a count and the divisor of its squares.
     static GR_HD f64 part_of(f64 count, const f64* option) {
         const f64 freedom = count - option[0];

@@ -29,6 +29,10 @@ struct PivotSums {
     template <class T, int V> GR_HD void take(const Pack<T, V>& pack) {
         unrolled<V>([&](int j) { add(cast<f64>(pack.at[j])); });
     }
+    // The state of so many elements whose sums are `all`.
+    template <class M> GR_HD Moments2<M> settled(Sums::State all, u32 count) const {
+        return settle_powers<M>(PowerSums<2>{pivot, {all.sum, all.squares}, count});
+    }
 };
 
 // A warp's share about its first element, which all lanes read: the lanes' sums are scanned without a division, and a lane's prefix
@@ -65,19 +69,16 @@ template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, 
     }
     template <int Count> GR_HD State state_of(SumState all) const {
         if constexpr (!FewDigits<T>::yes) {
-            return state_of(pivot, all, Count);
+            return settled<MeanOf<T>>(all, Count);
         } else {
             const f64 shift = all.sum * (1.0 / Count), spread = __fma_rn(-all.sum, shift, all.squares);
             return {(f64)Count, pivot + shift, spread < 0 ? 0 : spread};
         }
     }
-    static GR_HD State state_of(f64 pivot, SumState all, u32 count) {
-        return settle_powers<MeanOf<T>>(PowerSums<2>{pivot, {all.sum, all.squares}, count});
-    }
     // A state combined with so many elements after it, whose sums are `own`.
     GR_HD State append(State base, SumState own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {
-            return merge(base, state_of(pivot, own, count));
+            return merge(base, settled<MeanOf<T>>(own, count));
         } else {
             const f64 centre = base.count > 0 ? base.mean : pivot, away = pivot - centre, number = count, all = base.count + number;
             const f64 sum = __fma_rn(number, away, own.sum), shift = all > 0 ? sum * one_over(all) : 0;

@@ -103,11 +103,11 @@ template <int Elements, int Size> struct ContiguousSpan {
 
 // A word of every so many elements of words one after another, from byte Offset on.
 template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
-    const int one = Offset, two = Size == 1 ? one + Apart : one + 1;  // where its bytes lie
-    const int three = Size == 1 ? two + Apart : one + Apart * Size, four = Size == 1 ? three + Apart : three + 1;
-    const u32 low = __byte_perm(words[one / 4], words[two / 4], one % 4 | (4 + two % 4) << 4);
-    const u32 high = __byte_perm(words[three / 4], words[four / 4], three % 4 | (4 + four % 4) << 4);
-    return __byte_perm(low, high, 0x5410);
+    const auto half_from = [=](int byte) {  // two of its bytes
+        const int one = Offset + byte * Apart, two = Size == 1 ? one + Apart : one + 1;  // where they lie
+        return __byte_perm(words[one / 4], words[two / 4], one % 4 | (4 + two % 4) << 4);
+    };
+    return __byte_perm(half_from(0), half_from(2), 0x5410);
 }
 
 // A share of every second or third element of a line: of packs of memory those elements are picked that are the operand's. Of
@@ -143,15 +143,12 @@ template <int Elements, int Size> struct SteppedSpan {
         for (int pack = lane; pack < packs; pack += 32, from += 32 * 16 * Apart) {
             u32 words[4 * Apart];
             unrolled<Apart>([&](int i) {
-                const uint4 four = *(const uint4*)(from + 16 * i);
-                words[4 * i] = four.x;
-                words[4 * i + 1] = four.y;
-                words[4 * i + 2] = four.z;
-                words[4 * i + 3] = four.w;
+                const Pack<u32, 4> four = take_pack<u32, 4>(from + 16 * i);
+                unrolled<4>([&](int w) { words[4 * i + w] = four.at[w]; });
             });
-            u32 out[4];
-            unrolled<4>([&](int i) { out[i] = picked<Size, Apart, Offset>(words + i * Apart); });
-            *(uint4*)(to + pack * 16) = make_uint4(out[0], out[1], out[2], out[3]);
+            Pack<u32, 4> out;
+            unrolled<4>([&](int i) { out.at[i] = picked<Size, Apart, Offset>(words + i * Apart); });
+            put_pack<u32, 4>(to + pack * 16, out);
         }
     }
 };

@@ -183,7 +183,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
         u32 k = begin;
         write<N, 2>(by, run, k);
         if constexpr (V == 1) write<1, 1>(by, run, k);
-        if (task.totals && run.end == length && run.end > begin) LineEnds<Op>::keep(task, line, by.state(length));
+        if (task.totals && run.end == length && run.end > begin) LineEnds<Op>::keep(task, line, by.template settled<MeanOf<In>>(by.sums, length));
     }
     GR_HD void walk(u64 share, u32 stage) const {
         const u64 line = line_of(share);

@@ -46,7 +46,6 @@ template <int Count> GR_HD void poll_words(const u64* from, u64 (&words)[Count],
 // words are encoded to be non-zero: each is XORed with the bits of one NaN, and a number with those bits becomes another NaN first.
 const u64 ZERO_ENCODED = 0x7ff9a5a5c3c35a5bull, SUBSTITUTE_NAN = 0x7ff8000000000000ull;
 GR_HD u64 encoded_nonzero(u64 word) { return (word == ZERO_ENCODED ? SUBSTITUTE_NAN : word) ^ ZERO_ENCODED; }
-GR_HD u64 decoded(u64 word) { return word ^ ZERO_ENCODED; }
 // A state of one 32-bit word is published with a one in the upper half.
 template <class State, int Align = (sizeof(State) <= 8 ? 8 : 16)> struct __align__(Align) UnflaggedTileState {
     typedef State Value;
@@ -75,7 +74,7 @@ template <class State, int Align = (sizeof(State) <= 8 ? 8 : 16)> struct __align
         Exchanged<State> to;
 #pragma unroll
         for (int i = 0; i < to.count; i++)
-            to.words[i] = (u32)((sizeof(State) <= 4 ? seen[0] : decoded(seen[i / 2])) >> (i % 2 * 32));
+            to.words[i] = (u32)((sizeof(State) <= 4 ? seen[0] : seen[i / 2] ^ ZERO_ENCODED) >> (i % 2 * 32));
         return to.value;
     }
 };
