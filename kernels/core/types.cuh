@@ -31,6 +31,11 @@ template <int Count, class Body> GR_HD void unrolled(const Body& body) {
     for (int i = 0; i < Count; i++) body(i);
 }
 
+template <class A, class B> struct IsSame { static const bool yes = false; };
+template <class A> struct IsSame<A, A> { static const bool yes = true; };
+template <bool First, class A, class B> struct Conditional { typedef A type; };
+template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
+
 template <class To, class From> GR_HD To bit_cast(From from) {
     static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the size");
     union { From from; To to; } both = {from};
@@ -93,6 +98,26 @@ GR_HD bfloat16 to_bfloat16(f64 x) {
     f64 back = (f64)narrow;
     if ((bits & 0xffffu) == 0x8000u && back != x) bits += ((x > back) == (x > 0)) ? 1u : (u32)-1;
     return {(u16)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+#endif
+}
+
+// Rounded to nearest even from binary32.
+GR_HD half narrowed(f32 x, half) {
+#ifdef GR_EMULATED
+    return to_half(x);
+#else
+    half found;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(found.bits) : "f"(x));
+    return found;
+#endif
+}
+GR_HD bfloat16 narrowed(f32 x, bfloat16) {
+#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
+    bfloat16 found;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(found.bits) : "f"(x));
+    return found;
+#else
+    return to_bfloat16(x);
 #endif
 }
 

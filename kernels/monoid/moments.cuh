@@ -1,6 +1,7 @@
 // Central moments: power sums within a thread, about a pivot or exact, and (count, mean, M2, ...) between threads.
 // Merging: Chan, Golub and LeVeque 1979; Pebay 2008 for the third and fourth moment.
 #pragma once
+#include "../core/roots.cuh"
 #include "integer_powers.cuh"
 
 template <class M> struct Moments2 { f64 count; M mean; f64 m2; };
@@ -26,22 +27,6 @@ GR_HD Twofold shifted(Twofold mean, f64 by) {
     add(sum, mean.lo + by);
     return {sum.hi, sum.hi - sum.hi == 0 ? sum.lo : 0};
 }
-
-// Where `wanted`, a reciprocal's first 20 bits or so; else `near`, as it was passed.
-GR_HD f64 approximate(f64 x, f64 near, bool wanted) {
-#ifdef GR_EMULATED
-    return wanted ? (f64)(1 / (f32)x) : near;
-#else
-    asm("{.reg .pred p; setp.ne.u32 p, %2, 0; @p rcp.approx.ftz.f64 %0, %1;}" : "+d"(near) : "d"(x), "r"((u32)wanted));
-    return near;
-#endif
-}
-// A reciprocal, right but for its last bit, from one that is right to 18 bits: a step of third order. NaN for 0.
-GR_HD f64 refined(f64 x, f64 near) {
-    const f64 off = __fma_rn(-x, near, 1.0);
-    return __fma_rn(__fma_rn(off, off, off), near, near);
-}
-GR_HD f64 one_over(f64 x) { return refined(x, approximate(x, 0, true)); }
 
 // option: what is taken from the count, and what squares are multiplied by where that leaves nothing, infinity or NaN.
 GR_HD f64 variance(f64 count, f64 m2, const f64* option) {

@@ -1,21 +1,11 @@
-// Running means, variances and deviations by the pack: without a branch for each element, by reciprocals and roots refined from the
-// hardware's approximations.
+// Running means, variances and deviations by the pack: without a branch for each element, by approximate reciprocals and roots
+// (core/roots.cuh).
 #pragma once
 #include "pack_scan.cuh"
 #include "pivoted_moments.cuh"
 
 // Running means, by the reciprocal of each count.
 
-// A reciprocal, right but for its last bit.
-GR_HD f32 one_over(f32 x) {
-#ifdef GR_EMULATED
-    return 1 / x;
-#else
-    f32 found;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(found) : "f"(x));
-    return found;
-#endif
-}
 // sum / count, given the count's reciprocal but for its last bit: right but for the last bits of binary64; and where the result is
 // binary64, as right as a division (Markstein 1990), but for a product that is NaN, which stays.
 template <class Result> struct Quotient {
@@ -27,25 +17,6 @@ template <> struct Quotient<f64> {
         return better == better ? better : near;
     }
 };
-// Rounded from binary32.
-GR_HD half narrowed(f32 x, half) {
-#ifdef GR_EMULATED
-    return to_half(x);
-#else
-    half found;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(found.bits) : "f"(x));
-    return found;
-#endif
-}
-GR_HD bfloat16 narrowed(f32 x, bfloat16) {
-#if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
-    bfloat16 found;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(found.bits) : "f"(x));
-    return found;
-#else
-    return to_bfloat16(x);
-#endif
-}
 
 template <class Map, class A, class Result> struct MeanScan {
     typedef typename Map::In T;
@@ -79,59 +50,6 @@ struct PackScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> { typedef MeanSc
 template <class Map, class Part, class Result, int V>
 struct PackScanOf<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { typedef NoPackScan type; };
 
-// Roots of variances, without a branch for each element.
-
-// The root of first + more, `more` being the smaller by far and `all` their rounded sum: by a Newton step.
-GR_HD f32 root_of(f32 all, f32 first, f32 more) {
-#ifdef GR_EMULATED
-    const f32 near = 1 / sqrtf(all);
-#else
-    f32 near;
-    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(near) : "f"(all));
-#endif
-    const f32 root = all * near;
-    return __fmaf_rn(__fmaf_rn(-root, root, first) + more, 0.5f * near, root);
-}
-// A root right enough for results of 16 bits.
-GR_HD f32 rough_root_of(f32 x) {
-#ifdef GR_EMULATED
-    return sqrtf(x);
-#else
-    f32 root;
-    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(x));
-    return root;
-#endif
-}
-// The first 20 bits or so of one over a root.
-GR_HD f64 one_over_root(f64 x) {
-#ifdef GR_EMULATED
-    return bit_cast<f64>(bit_cast<u64>(1 / sqrt(x)) >> 32 << 32);
-#else
-    f64 found;
-    asm("rsqrt.approx.ftz.f64 %0, %1;" : "=d"(found) : "d"(x));
-    return found;
-#endif
-}
-GR_HD bool is_own_root(f64 x) {  // zero or infinity, or as close to zero as makes no difference
-    const u32 upper = (u32)(bit_cast<u64>(x) >> 32);
-    return upper == 0 || upper == 0x7ff00000u;
-}
-// Roots of numbers that are not subnormal, to 80 bits before they are rounded, so that ties are recognised.
-GR_HD f64 short_root_of(f64 x) {
-    const f64 near = one_over_root(x), first = x * near, root = __fma_rn(__fma_rn(-first, near, 1.0), 0.5 * first, first);
-    return is_own_root(x) ? x : __fma_rn(__fma_rn(-root, root, x), 0.5 * near, root);
-}
-// Roots of numbers whose squares are in the range of binary64; `scaled_root_of`: of any number.
-GR_HD f64 root_of(f64 x) {
-    const f64 near = one_over_root(x), first = x * near, part = 0.5 * near, off = __fma_rn(-first, part, 0.5);
-    const f64 root = __fma_rn(first, off, first), finer = __fma_rn(part, off, part);
-    return __fma_rn(__fma_rn(-root, root, x), finer, root);
-}
-GR_HD f64 scaled_root_of(f64 x) {
-    const bool low = x < 1;
-    const f64 root = root_of(x * bit_cast<f64>(low ? 0x5ff0000000000000ull : 0x1ff0000000000000ull));  // 2^512, 2^-512
-    return x == 0 || is_own_root(x) ? x : root * bit_cast<f64>(low ? 0x2ff0000000000000ull : 0x4ff0000000000000ull);
-}
 // Variances as results. Covered: `covers` has said that their roots need no scaling.
 template <class Op, class Result> struct VarianceResults {
     typedef typename Op::In T;

@@ -24,8 +24,6 @@ template <class Op, class Emit, bool Exclusive, bool Reverse = false> struct Ele
         }
     }
 };
-template <bool First, class A, class B> struct Conditional { typedef A type; };
-template <class A, class B> struct Conditional<false, A, B> { typedef B type; };
 
 // any, all and the first element change once, if at all: one result for every element of a pack that leaves the state as it is. H200,
 // 2026-11, first elements of 256 MiB of bool element by element and so: 243 us and 148.

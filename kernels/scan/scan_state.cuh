@@ -7,9 +7,6 @@
 #include "../monoid/order.cuh"
 #include "exponent_shift.cuh"
 
-template <class A, class B> struct IsSame { static const bool yes = false; };
-template <class A> struct IsSame<A, A> { static const bool yes = true; };
-
 // The state after one element more: absorbed, where a thread's running value is the state itself, else combined with the state of
 // that element, or at less cost where an operator can add an element to a state.
 template <class Op> struct ScanStep {
