@@ -778,7 +778,7 @@ DEFECTS = {
         ("sums of halves", "sums of halves in lines"),
     ),
     "packs misaligned are taken for straight": (
-        "if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);",
+        "if (first) SteppedSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);",
         "",
         ("sums misaligned", "sums from the end misaligned"),
     ),
@@ -1099,12 +1099,12 @@ DEFECTS = {
         ("small planes",),
     ),
     "every step is two": (
-        "if (apart == 2) fetch_picked<2, 0>(to);",
-        "if (true) fetch_picked<2, 0>(to);",
+        "return apart == 2 ? fetch_picked<2, 0>(to) :",
+        "return true ? fetch_picked<2, 0>(to) :",
         ("every third half",),
     ),
     "elements are picked from the first byte on": (
-        "if (offset != Offset) return",
+        "if (phase != Offset) return",
         "if (false) return",
         ("every other byte", "every third half"),
     ),

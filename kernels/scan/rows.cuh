@@ -80,9 +80,9 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     GR_HD void realign(u32 stage) const {
         if constexpr (Strided) {
             const u32 misaligned = scratch().misaligned[stage][warp], first = misaligned % 16, second = misaligned / 16;
-            if (first) ContiguousSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);
+            if (first) SteppedSpan<Share::elements, Share::size_a>::realign(share_a(stage), first);
             if constexpr (Share::size_b > 0)
-                if (second) ContiguousSpan<Share::elements, Share::size_b>::realign(share_b(stage), second);
+                if (second) SteppedSpan<Share::elements, Share::size_b>::realign(share_b(stage), second);
         }
     }
     GR_HD void drain(u64 tile, u32 stage) const {

@@ -47,23 +47,40 @@ template <int Elements> struct ShareStart {
     }
 };
 
-// A share whose elements of an operand lie one after another in memory, at whatever alignment. Aligned packs of memory are copied to
-// shared memory; the first and the last, of which the share has a part each, to one place. Once all are there, they are shifted to
-// the alignment of shared memory.
-template <int Elements, int Size> struct ContiguousSpan {
+// A word of every so many elements of words one after another, from byte Offset on.
+template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
+    const auto half_from = [=](int byte) {  // two of its bytes
+        const int one = Offset + byte * Apart, two = Size == 1 ? one + Apart : one + 1;  // where they lie
+        return __byte_perm(words[one / 4], words[two / 4], one % 4 | (4 + two % 4) << 4);
+    };
+    return __byte_perm(half_from(0), half_from(2), 0x5410);
+}
+
+// A share whose elements of an operand lie one after another in memory, at whatever alignment, or every second or third of elements
+// of one or two bytes. Aligned packs of memory are copied to shared memory; the first and the last, of which the share has a part
+// each, to one place. Once all are there, they are shifted to the alignment of shared memory. Or those elements are picked that are
+// the operand's: of wider ones asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one and so: maxima of every
+// other bool 181 us and 101, of every third uint8 186 and 117, of every other int16 98 and 86, sums of every other float32 71 and
+// 81.
+template <int Elements, int Size> struct SteppedSpan {
     static const int packs = Elements * Size / 16, each = 16 / Size;
-    bool exists;
+    u32 apart;       // elements from one to the next; 0: the share is no such one
     u32 phase;       // bytes of the first pack that lie before the share
     const u8* base;  // where the first pack lies
 
-    // `line`: where the share's line begins in the operand, whose elements are `step` bytes apart.
-    GR_HD ContiguousSpan(const ShareStart<Elements>& start, const u8* line, i64 step) : exists(start.inner && step == Size) {
-        const u8* element = line + start.in_line * Size;
+    // `line`: where the share's line begins in the operand, whose elements are `step` bytes apart. Elements come before and behind
+    // the share's, so that all of its packs are the operand's.
+    GR_HD SteppedSpan(const ShareStart<Elements>& start, const u8* line, i64 step) : apart(0) {
+        const u8* element = line + (i64)start.in_line * step;
         phase = (u32)((u64)element % 16);
         base = element - phase;
+        for (int n = 1; n <= (Size <= 2 ? 3 : 1); n++)
+            if (start.inner && step == n * Size && (n == 1 || phase < n * Size)) apart = n;
     }
-    // All lanes of a warp call.
-    GR_HD void fetch(u8* to) const {
+    // All lanes of a warp call. Returns by how many bytes elements are shifted in shared memory.
+    GR_HD u32 fetch(u8* to) const {
+        if constexpr (Size <= 2)
+            if (apart > 1) return apart == 2 ? fetch_picked<2, 0>(to) : fetch_picked<3, 0>(to);
         const int lane = threadIdx.x % 32;
         const u8* from = base + lane * 16;
         unrolled<(packs + 31) / 32>([&](int k) {
@@ -71,11 +88,30 @@ template <int Elements, int Size> struct ContiguousSpan {
             if ((packs % 32 == 0 || pack < packs) && (pack > 0 || phase == 0)) copy_async(to + pack * 16, from);
             from += 32 * 16;
         });
-        if (phase == 0 || lane >= each) return;
+        if (phase == 0 || lane >= each) return phase;
         const u32 byte = lane * Size;  // in a pack: elements of the first, and of the one behind the last
         const u8* source = base + byte + (byte >= phase ? 0 : packs * 16);
         if constexpr (Size >= 4) copy_async<Size>(to + byte, source);
         else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
+        return phase;
+    }
+    template <int Apart, int Offset> GR_HD u32 fetch_picked(u8* to) const {
+        if constexpr (Offset + Size < Apart * Size)
+            if (phase != Offset) return fetch_picked<Apart, Offset + Size>(to);
+        const int lane = threadIdx.x % 32;
+        const u8* from = base + lane * 16 * Apart;
+#pragma unroll 2
+        for (int pack = lane; pack < packs; pack += 32, from += 32 * 16 * Apart) {
+            u32 words[4 * Apart];
+            unrolled<Apart>([&](int i) {
+                const Pack<u32, 4> four = take_pack<u32, 4>(from + 16 * i);
+                unrolled<4>([&](int w) { words[4 * i + w] = four.at[w]; });
+            });
+            Pack<u32, 4> out;
+            unrolled<4>([&](int i) { out.at[i] = picked<Size, Apart, Offset>(words + i * Apart); });
+            put_pack<u32, 4>(to + pack * 16, out);
+        }
+        return 0;
     }
     // All lanes of a warp call, once the copies have arrived. Shifts the share to the alignment of shared memory.
     static GR_HD void realign(u8* share, u32 phase) {
@@ -98,58 +134,6 @@ template <int Elements, int Size> struct ContiguousSpan {
             });
         }
         __syncwarp();
-    }
-};
-
-// A word of every so many elements of words one after another, from byte Offset on.
-template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
-    const auto half_from = [=](int byte) {  // two of its bytes
-        const int one = Offset + byte * Apart, two = Size == 1 ? one + Apart : one + 1;  // where they lie
-        return __byte_perm(words[one / 4], words[two / 4], one % 4 | (4 + two % 4) << 4);
-    };
-    return __byte_perm(half_from(0), half_from(2), 0x5410);
-}
-
-// A share of every second or third element of a line: of packs of memory those elements are picked that are the operand's. Of
-// wider elements than two bytes asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one and so: maxima of every
-// other bool 181 us and 101, of every third uint8 186 and 117, of every other int16 98 and 86, sums of every other float32 71 and
-// 81.
-template <int Elements, int Size> struct SteppedSpan {
-    static const int packs = Elements * Size / 16;
-    bool exists;
-    u32 apart, offset;  // elements from one to the next; the first one's bytes in its pack
-    const u8* base;     // where the first pack's memory begins
-
-    // As of a ContiguousSpan. Elements come before and behind the share's, so that all of its packs are the operand's.
-    GR_HD SteppedSpan(const ShareStart<Elements>& start, const u8* line, i64 step) : apart(step == 2 * Size ? 2 : 3) {
-        const u8* element = line + (i64)start.in_line * step;
-        offset = (u32)((u64)element % 16);
-        base = element - offset;
-        exists = Size <= 2 && step == (i64)apart * Size && start.inner && offset < apart * Size;
-    }
-    // All lanes of a warp call.
-    GR_HD void fetch(u8* to) const {
-        if constexpr (Size <= 2) {
-            if (apart == 2) fetch_picked<2, 0>(to);
-            else fetch_picked<3, 0>(to);
-        }
-    }
-    template <int Apart, int Offset> GR_HD void fetch_picked(u8* to) const {
-        if constexpr (Offset + Size < Apart * Size)
-            if (offset != Offset) return fetch_picked<Apart, Offset + Size>(to);
-        const int lane = threadIdx.x % 32;
-        const u8* from = base + lane * 16 * Apart;
-#pragma unroll 2
-        for (int pack = lane; pack < packs; pack += 32, from += 32 * 16 * Apart) {
-            u32 words[4 * Apart];
-            unrolled<Apart>([&](int i) {
-                const Pack<u32, 4> four = take_pack<u32, 4>(from + 16 * i);
-                unrolled<4>([&](int w) { words[4 * i + w] = four.at[w]; });
-            });
-            Pack<u32, 4> out;
-            unrolled<4>([&](int i) { out.at[i] = picked<Size, Apart, Offset>(words + i * Apart); });
-            put_pack<u32, 4>(to + pack * 16, out);
-        }
     }
 };
 
@@ -253,16 +237,8 @@ template <i64 Offset::*Of, int Size, int Unit = 16, int Elements>
 GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
     if constexpr (Unit == 16) {
         if (unit != 16) {
-            const ContiguousSpan<Elements, Size> span(start, from + start.here.*Of, start.step.*Of);
-            if (span.exists) {
-                span.fetch(to);
-                return span.phase;
-            }
-            const SteppedSpan<Elements, Size> stepped(start, from + start.here.*Of, start.step.*Of);
-            if (stepped.exists) {
-                stepped.fetch(to);
-                return 0;
-            }
+            const SteppedSpan<Elements, Size> span(start, from + start.here.*Of, start.step.*Of);
+            if (span.apart) return span.fetch(to);
         }
     }
     if constexpr (Unit > Size) {
