@@ -209,8 +209,9 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, rows, stage, state);
         if (!StagesResults || rows == 0) return;
         __syncwarp();
-        const u32 row = (u32)(task.step_out < 0 ? -task.step_out : task.step_out);
-        drain_bytes(results(), lowest_out(location, rows), (rows - 1) * row + location.columns * (u32)sizeof(Out));
+        const u32 row = (u32)(task.step_out < 0 ? -task.step_out : task.step_out) / sizeof(Out);  // elements
+        u8* const low = lowest_out(location, rows);
+        StagedLine<sizeof(Out)>(low, (rows - 1) * row + location.columns).drain(GR_SHARED + results(), low);
     }
 
     // All lanes of a warp call. Writes the rows where all columns have equally many elements before them; else returns false.

@@ -115,16 +115,3 @@ struct RowStaging {
                 if (pack + i >= begin && pack + i < end) GR_SHARED[to + i] = pack[i];
     }
 };
-
-// All lanes of a warp call. Writes bytes that lie one after another, from shared memory, where they lie at the same address modulo
-// 16: whole packs of 16, and at either end a byte a lane.
-GR_HD void drain_bytes(u32 share, u8* begin, u32 bytes) {
-    const u32 phase = (u32)((u64)begin % 16), end = phase + bytes, lane = threadIdx.x % 32;
-    const u32 low = (phase + 15) / 16 * 16, high = end / 16 * 16;  // of whole packs, counted from where a pack begins
-    u8* const to = begin - phase;
-#pragma unroll 4
-    for (u32 at = low + lane * 16; at < high; at += 512) __stcs((uint4*)(to + at), *(const uint4*)(GR_SHARED + share + at));
-    const bool is_tail = lane >= 16;
-    const u32 at = is_tail ? high + lane - 16 : lane;
-    if (is_tail ? at >= low && at < end : at >= phase && at < low && at < end) to[at] = GR_SHARED[share + at];
-}

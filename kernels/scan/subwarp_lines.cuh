@@ -5,46 +5,6 @@
 #include "moments_scan.cuh"
 #include "warp_share.cuh"
 
-// A line's bytes in shared memory, at the same address modulo 16 as in memory.
-template <int Size, int Lanes> struct StagedLine {
-    u32 lead, bytes;  // bytes before the line; those up to its end
-    GR_HD StagedLine(const void* line, u32 length) : lead((u32)((u64)line % 16)), bytes(lead + length * Size) {}
-
-    // All lanes of a sub-warp call. Nothing before `lowest` is read, even in the line's first pack.
-    GR_HD void fetch(u8* to, const u8* line, const u8* lowest) const {
-        const u32 place = threadIdx.x % Lanes;
-        const u8* from = line - lead;
-        const bool whole = lead == 0 || from >= lowest;
-#pragma unroll 4
-        for (u32 at = place * 16; at < bytes; at += Lanes * 16) {
-            if (at == 0 && !whole) continue;
-            if (bytes - at >= 16) copy_async(to + at, from + at);
-            else copy_async_part(to + at, from + at, bytes - at);
-        }
-        if (whole) return;
-#pragma unroll 1
-        for (u32 at = lead + place * Size; at < 16 && at < bytes; at += Lanes * Size) {
-            if constexpr (Size >= 4) copy_async<(Size < 16 ? Size : 16)>(to + at, from + at);
-            else *(typename Word<Size>::type*)(to + at) = *(const typename Word<Size>::type*)(from + at);
-        }
-    }
-    GR_HD void drain(const u8* from, u8* line) const {
-        typedef typename Word<Size>::type W;
-        const u32 place = threadIdx.x % Lanes, end = bytes / 16 * 16;
-        u8* to = line - lead;
-#pragma unroll 4
-        for (u32 at = place * 16; at < end; at += Lanes * 16)
-            if (at >= lead) __stcs((uint4*)(to + at), *(const uint4*)(from + at));
-        if (lead)
-#pragma unroll 1
-            for (u32 at = lead + place * Size; at < 16 && at < bytes; at += Lanes * Size)
-                __stcs((W*)(to + at), *(const W*)(from + at));
-        if (end)
-#pragma unroll 1
-            for (u32 at = end + place * Size; at < bytes; at += Lanes * Size) __stcs((W*)(to + at), *(const W*)(from + at));
-    }
-};
-
 // Lines begin at multiples of V elements, and have as many. Reverse: they are scanned from their ends in memory on.
 template <class Op, class Emit, int Warps, int V, int Lanes, bool Exclusive, bool Reverse>
 struct SubwarpLineScan : ShareWork<Warps> {
