@@ -16,7 +16,6 @@ struct ClusterColumnScan
     typedef typename Columns::In In;
     typedef typename Columns::State State;
     typedef typename Columns::TileLocation TileLocation;
-    typedef typename Columns::Links Links;
     typedef typename Columns::SharedScratch SharedScratch;
     typedef typename Columns::PendingState PendingState;
     typedef typename Emit::Out Out;
@@ -100,7 +99,7 @@ struct ClusterColumnScan
         const u64 line = column_of(location, mine), links = task.links / CLUSTER_BLOCKS;
         State start = Op::identity();
         if (task.carry && active) start = LineEnds<Op>::before(task, line);
-        const State before = Links(task, 0, mine, active, CLUSTER_BLOCKS * look_back_columns, links, active)
+        const State before = typename Columns::Links(task, 0, mine, active, CLUSTER_BLOCKS * look_back_columns, links, active)
                                  .before(location.link / CLUSTER_BLOCKS, all, start, {0, 0});
         const State between = Op::combine(before, first);
         send(prefixes, rank == 0 ? between : before, number);

@@ -16,8 +16,7 @@ template <class Op, int V> struct AnyColumnReduce {
     static const bool assumes_finite = false;
     ThreadReduce<Op> reduce[V];
     template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++) unrolled<V>([&](int j) { reduce[j].take(from[i].at[j]); });
+        unrolled<Count>([&](int i) { unrolled<V>([&](int j) { reduce[j].take(from[i].at[j]); }); });
     }
     GR_HD typename Op::State state(int j) const { return reduce[j].state(); }
 };
@@ -34,12 +33,11 @@ template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
 #pragma unroll
         for (int i = 0; i < Count; i++, index += step)
-#pragma unroll
-            for (int j = 0; j < V; j++) {
+            unrolled<V>([&](int j) {
                 if (Exclusive) to[i].at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from[i].at[j]), option);
                 state[j] = ScanStep<Op>::of(state[j], from[i].at[j], index);
                 if (!Exclusive) to[i].at[j] = Emit::of(state[j], option);
-            }
+            });
     }
     GR_HD State after(int j) const { return state[j]; }
 };
@@ -74,9 +72,9 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
         });
     }
     GR_HD void show(Pack<T, V>& to) const {
-#pragma unroll
-        for (int w = 0; w < words; w++)
+        unrolled<words>([&](int w) {
             ((u32*)&to)[w] = each == 2 ? __byte_perm(best[w][0], best[w][each - 1], 0x7351) : best[w][0];
+        });
     }
     template <int Count> GR_HD void take(const Pack<T, V> (&from)[Count]) { unrolled<Count>([&](int i) { row(from[i]); }); }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<T, V> (&to)[Count]) {

@@ -90,39 +90,32 @@ template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, 
 
 // States of a warp's lanes folded or scanned: by combinations, or, where those take long and results have few digits, as sums about
 // one mean with one reciprocal in the end.
-template <class Op> struct PivotedMoments { static const bool exists = false; };
 
 // Variances about the mean of the first state that has elements.
 struct MomentSums {
     struct State { f64 count, sum, squares; };
     static GR_HD State combine(State a, State b) { return {a.count + b.count, a.sum + b.sum, a.squares + b.squares}; }
-};
-template <class T, bool SkipNan, bool Root> struct PivotedMoments<Variance<T, SkipNan, Root>> {
-    static const bool exists = true;
-    typedef MeanOf<T> M;
-    typedef Moments2<M> State;
-    static GR_HD MomentSums::State about(M pivot, State state) {
+    template <class M> static GR_HD State about(M pivot, Moments2<M> state) {
         const f64 away = distance(pivot, state.mean), sum = state.count * away;
         return {state.count, sum, __fma_rn(sum, away, state.m2)};
     }
-    static GR_HD State settled(M pivot, MomentSums::State all) {
-        if (all.count == 0) return State();
+    template <class M> static GR_HD Moments2<M> settled(M pivot, State all) {
+        if (all.count == 0) return Moments2<M>();
         const f64 shift = all.sum * one_over(all.count), m2 = __fma_rn(-all.sum, shift, all.squares);
         if (m2 != m2 && shift - shift == 0) return {all.count, shifted(pivot, shift), all.squares};  // out of the range of binary64
         return {all.count, shifted(pivot, shift), m2 < 0 ? 0 : m2};
     }
-    static GR_HD u32 with_elements(State state) { return __ballot_sync(0xffffffffu, state.count > 0); }
 };
 
 // All lanes of a warp call; each gets all states folded, left to right.
 template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State state) {
-    if constexpr (PivotedMoments<Op>::exists) {
-        const u32 some = PivotedMoments<Op>::with_elements(state);
+    if constexpr (ShiftedPowerSums<Op>::exists) {
+        const u32 some = __ballot_sync(0xffffffffu, state.count > 0);
         const auto pivot = shuffle_from(0xffffffffu, state.mean, some ? __ffs((i32)some) - 1 : 0, 32);
-        MomentSums::State all = PivotedMoments<Op>::about(pivot, state);
+        MomentSums::State all = MomentSums::about(pivot, state);
 #pragma unroll
         for (int bits = 16; bits > 0; bits /= 2) all = MomentSums::combine(all, shuffle_xor(0xffffffffu, all, bits));
-        return PivotedMoments<Op>::settled(pivot, all);
+        return MomentSums::settled(pivot, all);
     } else {
         return shuffle_from(0xffffffffu, warp_reduce<Op, 32>(state), 0, 32);
     }
@@ -130,15 +123,15 @@ template <class Op> GR_HD typename Op::State fold_warp_states(typename Op::State
 
 // All lanes of a warp call. Inclusive scan of states that may have heads (Running is a SegmentedState).
 template <class Op, class Running> GR_HD typename Running::State scan_warp_states(typename Running::State state) {
-    if constexpr (PivotedMoments<Op>::exists) {
+    if constexpr (ShiftedPowerSums<Op>::exists) {
         const typename Op::State own = Running::value(state);
         const u32 lane = threadIdx.x % 32;
         const u32 heads = __ballot_sync(0xffffffffu, Running::has_head(state)) & (0xffffffffu >> (31 - lane));
         const u32 first = heads ? 31 - __clz((i32)heads) : 0;
-        const u32 some = PivotedMoments<Op>::with_elements(own) & (0xffffffffu << first);
+        const u32 some = __ballot_sync(0xffffffffu, own.count > 0) & (0xffffffffu << first);
         const auto pivot = shuffle_from(0xffffffffu, own.mean, some ? __ffs((i32)some) - 1 : 0, 32);
-        const MomentSums::State all = warp_scan_from<MomentSums>(PivotedMoments<Op>::about(pivot, own), first);
-        return Running::of(PivotedMoments<Op>::settled(pivot, all), heads != 0);
+        const MomentSums::State all = warp_scan_from<MomentSums>(MomentSums::about(pivot, own), first);
+        return Running::of(MomentSums::settled(pivot, all), heads != 0);
     } else {
         return warp_scan<Running, 32>(state);
     }
