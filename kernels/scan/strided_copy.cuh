@@ -170,21 +170,11 @@ template <int Elements, int E> struct CopyUnits {
     }
 };
 
-// The addresses of a lane's units, 32 units apart, where lines lie evenly apart. The first unit is in the line `behind` lines after
-// the one that begins at `from`.
+// The addresses of a lane's units, 32 units apart, where lines lie evenly apart.
 struct UnitCursor {
     u8* at;
     i64 ahead, wrap;         // bytes to the next unit; bytes more where a line ends before it
     u32 left, rest, length;  // elements to the line's end; elements to the next unit, less whole lines; elements of a line
-    GR_HD UnitCursor(const Scan& task, u8* from, Element element, u64 behind, i64 step, i64 pitch, u32 hop) {
-        const u32 lines = task.length >> 30 ? 0 : (u32)((u64)hop * task.magic >> task.shift);
-        at = from + (i64)behind * pitch + element.in_line * step;
-        rest = hop - lines * (u32)task.length;
-        ahead = (i64)lines * pitch + (i64)rest * step;
-        wrap = pitch - (i64)task.length * step;
-        left = saturated(task.length - (u64)element.in_line);
-        length = saturated(task.length);
-    }
     GR_HD u8* next() {
         u8* now = at;
         const bool ends = left <= rest;
@@ -223,12 +213,16 @@ template <i64 Offset::*Of, class Units, class Copy> GR_HD void for_each_unit(con
         if (at >= 0) copy(at, units.task.line.at(element.line).*Of + element.in_line * (units.start.step.*Of));
     }
 }
-// The cursor of this lane's units where lines lie evenly apart.
+// The cursor of this lane's units; 32 units have `hop` elements.
 template <i64 Offset::*Of, class Units> GR_HD UnitCursor cursor_of(const Units& units, u8* first, u32 hop) {
+    const Scan& task = units.task;
+    const i64 step = units.start.step.*Of, pitch = units.start.pitch.*Of;
     Element element = {};
     units.find(0, element);
-    const auto& start = units.start;
-    return {units.task, first + start.here.*Of, element, element.line - start.line, start.step.*Of, start.pitch.*Of, hop};
+    const u32 lines = task.length >> 30 ? 0 : (u32)((u64)hop * task.magic >> task.shift), rest = hop - lines * (u32)task.length;
+    return {first + units.start.here.*Of + (i64)(element.line - units.start.line) * pitch + element.in_line * step,
+            (i64)lines * pitch + (i64)rest * step, pitch - (i64)task.length * step,
+            saturated(task.length - (u64)element.in_line), rest, saturated(task.length)};
 }
 
 // All lanes of a warp call. Copies a share's elements of an operand, whose first one is `from`, into shared memory. Returns by how
