@@ -207,3 +207,28 @@ template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* 
         scan = Scan(state, option);
     }
 }
+
+// Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
+template <class To, int Together, bool Whole, class Columns, class From, int Count, class Put>
+GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const Put& put) {
+    static_assert(Count % Together == 0, "whole runs of rows");
+#pragma unroll
+    for (int i = 0; i < Count; i += Together) {
+        if (Whole || i + Together <= left) {
+            From from[Together];
+            To to[Together];
+            unrolled<Together>([&](int k) { from[k] = batch[i + k]; });
+            scan.rows(from, to);
+            unrolled<Together>([&](int k) { put(i + k, to[k]); });
+        } else {
+#pragma unroll
+            for (int k = 0; k < Together - 1; k++) {
+                if (i + k >= left) break;
+                const From from[1] = {batch[i + k]};
+                To to[1];
+                scan.rows(from, to);
+                put(i + k, to[0]);
+            }
+        }
+    }
+}

@@ -459,29 +459,22 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
         }
     }
     template <class Columns> GR_HD void take_line(Columns& scan, const u8* from, u8* to) const {
-        const i32 step = (i32)task.in.step, step_out = (i32)task.results.step;
         u32 left = (u32)task.length;
 #pragma unroll 1
         for (; left >= batch; left -= batch) {
-            Pack<In, 1> rows[batch];
-            unrolled<batch>([&](int i) { rows[i] = take_pack<In, 1>(from + i * step); });
-            Pack<Out, 1> found[batch];
-            scan.rows(rows, found);
-            unrolled<batch>([&](int i) { put_pack<Out, 1>(to + i * step_out, found[i]); });
-            from += batch * step;
-            to += batch * step_out;
+            take_rows<true>(scan, from, to, left);
+            from += batch * (i32)task.in.step;
+            to += batch * (i32)task.results.step;
         }
-        Pack<In, 1> rows[batch - 1];
-#pragma unroll
-        for (int i = 0; i < batch - 1; i++)
-            if (i < (int)left) rows[i] = take_pack<In, 1>(from + i * step);
-#pragma unroll
-        for (int i = 0; i < batch - 1; i++) {
-            if (i >= (int)left) break;
-            const Pack<In, 1> row[1] = {rows[i]};
-            Pack<Out, 1> found[1];
-            scan.rows(row, found);
-            put_pack<Out, 1>(to + i * step_out, found[0]);
-        }
+        take_rows<false>(scan, from, to, left);
+    }
+    // The next elements of a line, a whole batch or what is left. All are read before results are written.
+    template <bool Whole, class Columns> GR_HD void take_rows(Columns& scan, const u8* from, u8* to, u32 left) const {
+        const int most = Whole ? batch : batch - 1;
+        Pack<In, 1> rows[most];
+        unrolled<most>([&](int i) { if (Whole || i < left) rows[i] = take_pack<In, 1>(from + i * (i32)task.in.step); });
+        scan_batch<Pack<Out, 1>, (Whole ? batch : 1), Whole>(scan, rows, left, [&](int i, const Pack<Out, 1>& row) {
+            put_pack<Out, 1>(to + i * (i32)task.results.step, row);
+        });
     }
 };
