@@ -67,14 +67,6 @@ template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, 
         const f64 away = pivot - first_of(before.mean), most = __fma_rn(away * away, count, own.squares);
         return __fma_rn(most, 1.00001, 2 * away * own.sum);
     }
-    template <int Count> GR_HD State state_of(SumState all) const {
-        if constexpr (!FewDigits<T>::yes) {
-            return settled<MeanOf<T>>(all, Count);
-        } else {
-            const f64 shift = all.sum * (1.0 / Count), spread = __fma_rn(-all.sum, shift, all.squares);
-            return {(f64)Count, pivot + shift, spread < 0 ? 0 : spread};
-        }
-    }
     // A state combined with so many elements after it, whose sums are `own`.
     GR_HD State append(State base, SumState own, u32 count) const {
         if constexpr (!FewDigits<T>::yes) {

@@ -174,7 +174,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                 if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;
                 if (whole) {
                     if (lane == 31)
-                        scratch().total[slot][warp] = Running::of(fold.template state_of<Share::elements>(through), false);
+                        scratch().total[slot][warp] = Running::of(fold.template settled<MeanOf<In>>(through, Share::elements), false);
                     return {Running::of(fold.packed(fold.before(through)), false), even, false};
                 }
             }
