@@ -31,6 +31,7 @@ template <int Count, class Body> GR_HD void unrolled(const Body& body) {
     for (int i = 0; i < Count; i++) body(i);
 }
 
+// Whether two types are one, and one of two types.
 template <class A, class B> struct IsSame { static const bool yes = false; };
 template <class A> struct IsSame<A, A> { static const bool yes = true; };
 template <bool First, class A, class B> struct Conditional { typedef A type; };

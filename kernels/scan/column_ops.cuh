@@ -160,10 +160,10 @@ template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
     }
 };
 
-// How a kernel folds and scans columns, of those above what an operator takes. ShiftsFloats: of kernels whose lanes wait for
-// conversions, but have registers left, sums of float32 by shifted bits. H200, 2026-11, 4 GiB, shares of a copy without and so: by
-// clusters (cluster_columns.cuh) down (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in
-// strips down (n, 513) 0.77 and 0.80; but as contiguous columns down (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
+// Which of these fold and scan an operator's columns. ShiftsFloats: sums of float32 by shifted bits, in kernels whose lanes wait for
+// conversions but have registers left. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
+// (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80; but
+// as contiguous columns down (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
 template <class Op, class Emit, int V, bool Exclusive, bool ShiftsFloats = false> struct ColumnOps {
     typedef AnyColumnReduce<Op, V> Fold;
     static const bool by_runs = !Exclusive && ScansRowRuns<Op>::yes && PackScan<Op, Emit, 1>::exists;

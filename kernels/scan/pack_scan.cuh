@@ -1,5 +1,6 @@
 // Packs of V elements scanned at once, where that costs less than one element after another: extremes of narrow elements two to
-// an instruction, sums of 16-bit floats two to a rounding, and all that comes behind an element that decides.
+// an instruction, sums of 16-bit floats two to a rounding, and all that comes behind an element that decides. Sums of floats that
+// are assumed to be finite, along lines and of columns side by side.
 #pragma once
 #include "scan_state.cuh"
 
@@ -103,7 +104,7 @@ template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* op
 
 // Sums of floats whose bits are shifted to where binary64 has them (exponent_shift.cuh). All are assumed to be finite, which takes
 // no branch. The caller asks in the end whether they were, and if not folds and scans them as any elements. Of packs of V elements:
-// a sum for each place, or (Sums 1) one sum of all.
+// a sum for each place, which is a column (column_ops.cuh says what is called), or with one of Sums the sum of all.
 template <class Map, int V, int Sums = V> struct FiniteReduce {
     static_assert(AddsElements<Map>::yes, "elements are added, not terms");
     typedef typename Map::In T;
@@ -135,6 +136,7 @@ template <class Map, class Emit, int V, int Sums = V> struct FiniteScan {
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
         unrolled<Count>([&](int i) { walk(from[i], to[i]); });
     }
+    // The results of one pack.
     GR_HD void walk(const Pack<T, V>& from, Pack<Out, V>& to) {
         const Pack<T, V> all = AddedPack<Map>::of(from);
         unrolled<V / each>([&](int k) {
