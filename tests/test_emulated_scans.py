@@ -913,8 +913,8 @@ DEFECTS = {
         ("in order",),
     ),
     "a line begins one element late": (
-        "if (at.left == i + 1) {",
-        "if (at.left == i + 2) {",
+        "if (--at.left == 0) end_line(",
+        "if (at.left-- == 0) end_line(",
         ("short lines",),
     ),
     "lines in reverse take each other's carries": (
@@ -974,8 +974,8 @@ DEFECTS = {
         ("lines shorter than a run",),
     ),
     "a line that ends goes on": (
-        "                value = start;\n",
-        "",
+        "value = start_or_none(++at.line);",
+        "++at.line;",
         ("lines of tiles", "short lines"),
     ),
     "packs are shifted before the next ones are read": (

@@ -210,32 +210,14 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
                 at.left -= V;
             } else {
                 if constexpr (by_packs) value = fast.now();
-                if (Lines && elements.has(k) && task.length >= V) write_end(at, value, k, from, to);
-                else write_short(at, elements, value, k, from, to);
+                write_each(at, elements, value, k, from, to);
                 fast = By(value, task.option);
             }
             put(k, to);
         }
     }
-    // A pack in which one line ends, without a branch an element.
-    GR_HD void write_end(Cursor& at, Value& value, int k, const Pack<In, V>& from, Pack<Out, V>& to) const {
-        const Value start = start_or_none(at.line + 1);
-        Value total = value;
-#pragma unroll
-        for (int i = 0; i < V; i++) {
-            to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
-            if (at.left == i + 1) {
-                total = value;
-                value = start;
-                at.index = index_from(k * V + i + 1);
-            }
-        }
-        if (task.totals) LineEnds<Op>::keep(task, place(at.line), total);
-        at.line++;
-        at.left += saturated(task.length) - V;
-    }
-    // A pack in which several lines may end, or which holds other positions than elements.
-    GR_HD void write_short(Cursor& at, Elements elements, Value& value, int k, const Pack<In, V>& from, Pack<Out, V>& to) const {
+    // Element by element: a pack in which lines end, or which holds other positions than elements.
+    GR_HD void write_each(Cursor& at, Elements elements, Value& value, int k, const Pack<In, V>& from, Pack<Out, V>& to) const {
 #pragma unroll
         for (int i = 0; i < V; i++) {
             if (!elements.has(k, i)) continue;
