@@ -226,7 +226,7 @@ def one_read() -> str:
 
 def grids() -> str:
     """The comparison's table of two NumPy workers beside stock dask and flox."""
-    [run] = stored("xeon/grids.json")["runs"]
+    [run] = stored("epyc/grids.json")["runs"]
     rows = []
     for row in run["rows"]:
         ours, stock = row["later"], row["stock"]

@@ -266,7 +266,7 @@ TABLES = [
     ("grids", ["h200/mechanisms.json"], grids_report.into_page),
     (
         "grids",
-        ["xeon/grids.json", "h200/grids.json", "h200/grids_two.json"],
+        ["epyc/grids.json", "h200/grids.json", "h200/grids_two.json"],
         grids_report.into_page,
     ),  # the last one first
 ]
