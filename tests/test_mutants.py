@@ -117,6 +117,11 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         partial_of("argmax", "f4", "columns inside", seed=1),
         *(partial_of(name, "f8", "columns") for name in ("var", "skew")),
     ),
+    "short columns": tuple(
+        partial_of(name, dtype, f"short columns{where}", seed=1)
+        for name, dtype in (("max", "u1"), ("sum", "f4"))
+        for where in ("", " inside", " in reverse")
+    ),
     "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
     "end to end": (
         partial_of("sum", "f4", "columns end to end", seed=1),
@@ -407,14 +412,20 @@ MUTANTS = [
         "columns folded upwards",
         "order",
         "fold_down(",
-        "(*state, state[gap * Columns])",
-        "(state[gap * Columns], *state)",
+        "(each[at], each[at + gap * Columns])",
+        "(each[at + gap * Columns], each[at])",
     ),
     Mutant("barrier dropped between ranges", "columns", "fold_tile(", BARRIER),
     Mutant("a range of splits forgotten", "columns", "fold_tile(", "range = 1;", "range = 2;"),
     Mutant("splits left over", "columns", "fold_tile(", "splits + ranges - 1", "splits"),
-    Mutant("tiles past the last column", "columns", "write_tile(", "if (x >= task.rows * task.slots) continue;"),
+    Mutant("tiles past the last column", "order", "write_tile(", "if (x >= task.rows * task.slots) continue;"),
     Mutant("columns outside the line", "columns", "write_tile(", "if (c < 0 || c >= (i64)task.length) continue;"),
+    Mutant("cells behind a line", "short columns", "write_columns(", " && first + j < end"),
+    Mutant("cells before a line", "short columns", "write_columns(", "first + j >= 0 && "),
+    Mutant(
+        "a vector of cells at any address", "short columns", "write_columns(", "(u64)out % sizeof(results) == 0", "true"
+    ),
+    Mutant("a row of few forgotten", "short columns", "take_few(", "left >= Items", "left > Items"),
     Mutant(
         "runs past the last",
         "columns",

@@ -79,6 +79,7 @@ LAYOUTS = {
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:], way="blocks long lines"),
     "columns": Layout((517, 70), (0,), way="columns"),
     "short columns": Layout((7, 2602), (0,), way="columns"),
+    "short columns inside": Layout((5, 9, 528), (1,), lambda x: x[..., 3:-2], way="columns"),
     "short columns in reverse": Layout((9, 3, 1403), (0,), lambda x: x[:, ::-1, :0:-1], way="columns"),
     "few columns": Layout((9000, 3), (0,), way="flat columns"),
     "few columns of planes": Layout((90, 6, 7, 5), (0, 1, 2), lambda x: x[:, ::2], way="inner runs as columns"),
