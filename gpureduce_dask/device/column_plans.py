@@ -38,8 +38,8 @@ NARROW_COLUMNS |= {
 }
 NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 # Operators whose running values are twice as wide as the elements, or more: of 2 or 4 bytes they have half the loads in
-# flight, where these are of more than 4. float32 of 256 MiB, an H200: sum 0.81 of a read, with all 0.74; prod 0.79,
-# 0.68; ptp 0.82, 0.76. But one column a thread, sums of (1001, 16761) float32 24 us with half, 22 with all.
+# flight, where these are of more than 4 or have to be looked up. float32 of 256 MiB, an H200: sum 0.81 of a read, with
+# all 0.74; prod 0.79, 0.68; ptp 0.82, 0.76. But one column a thread, sums of (1001, 16761) 24 us with half, 22 with all.
 WIDENING = ("Sum<", "Mean<", "RootSum<", "Prod<", "PeakToPeak<")
 
 
@@ -116,10 +116,10 @@ class ColumnPlanner(Planner):
         heavy = heavy or self.op.type.startswith(("Casting<", "Mapped<", "Sum<Magnitude<boolean>"))
         return min(16, max(2, tuning.COLUMN_LOAD_BYTES // (2 if heavy else 1) // load_bytes))
 
-    def _tile_items(self, load_bytes: int) -> int:
-        """Loads in flight of a thread that walks a tile."""
-        items = self._column_items(load_bytes)
-        widens = load_bytes > 4 and self.op.itemsizes[0] in (2, 4) and self.op.core.startswith(WIDENING)
+    def _tile_items(self, load_bytes: int, even: bool) -> int:
+        """Loads in flight of a thread that walks a tile, whose runs are one stride apart where ``even``."""
+        items, is_wide = self._column_items(load_bytes), load_bytes > 4 or not even
+        widens = is_wide and self.op.itemsizes[0] in (2, 4) and self.op.core.startswith(WIDENING)
         return max(2, items // 2) if widens else items
 
     def _column_vector(self, others: Sequence[Dim]) -> int:
@@ -253,7 +253,7 @@ class ColumnPlanner(Planner):
         tiles = -(-work.rows * work.slots // wide)
         tall = tuning.THREADS // wide
         load = vector * sum(op.itemsizes)
-        items = tuning.CROWDED_ITEMS[vector] if crowded else self._tile_items(load)
+        items = tuning.CROWDED_ITEMS[vector] if crowded else self._tile_items(load, even)
         if self._stops() and runs <= tuning.STOPPING_RUNS:
             items = min(items, tuning.STOPPING_ITEMS)
         while items > 1 and items * tall >= 2 * runs:
