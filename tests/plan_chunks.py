@@ -57,10 +57,10 @@ class Chunk:
         sizes = [self.shape[a] for a in self.axes[:-1]] + [self.wider * self.shape[a] for a in self.axes[-1:]]
         return tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
 
-    def layout(self, order: Sequence[int] = (), turned: Sequence[int] = ()) -> Layout:
+    def layout(self, order: Sequence[int] = ()) -> Layout:
         steps = self.index_steps if self.indexed else (0,) * len(self.axes)
         arguments = self.shape, self.strides, self.itemsizes, self.axes, steps, self.commutative, self.indexed
-        return collapse(*arguments, order, turned)
+        return collapse(*arguments, order)
 
     def cells(self, chunks: int = 1) -> list[list[Element]]:
         """The elements of each cell, in C order; chunks stand one behind another."""

@@ -159,7 +159,8 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
     groups, states, shared = work.rows, 1, threads // 32
     if what.kernel == "reduce_columns":
         groups, states = -(-work.rows * work.slots // what["Wide"]), what["Wide"] * what["V"]
-        shared = max(threads, what["Wide"]) * what["V"]
+        gap = 1 if what["V"] > 1 and what["V"] * op.state_bytes <= tuning.APART_BYTES else 0
+        shared = threads * (what["V"] + gap)
         assert step.blocks == groups * work.splits
         assert work.tail == 0 or (what["V"] > 1 and what.arguments["Even"] == "true" and work.tail < work.length)
     elif what.kernel == "reduce_flat_columns":

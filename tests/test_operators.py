@@ -283,6 +283,15 @@ def first_finalise(state, dtype):
     return state[0]
 
 
+@pytest.mark.parametrize(("name", "worst"), [("nanmin", np.inf), ("nanmax", -np.inf)])
+def test_a_state_of_a_gpu_that_has_no_complex_number_is_nan(name, worst):
+    bound = OPERATORS[name].bind("c16")
+    states = np.array([(complex(worst, worst), -1), (complex(worst, worst), 0)], bound.state)
+    with pytest.warns(RuntimeWarning, match="All-NaN"):
+        found = host_reduce.finalise(states, bound)
+    assert np.isnan(found[0].real) and np.isnan(found[0].imag) and found[1] == complex(worst, worst)
+
+
 def test_a_fold_may_give_views_of_its_block():
     functions = {"lift": first_lift, "combine": first_combine, "finalise": first_finalise, "fold": first_fold}
     row = Monoid(name="first", fields={"value": "f8"}, identity=(0,), commutative=False, **functions)

@@ -14,7 +14,7 @@ from ..errors import ArgumentError, message
 from ..operators.monoid import Bound
 from ..place import Place
 from . import launch
-from .layout import EMPTY, MAX_OPERANDS, Layout, collapse, order_of, turned_of
+from .layout import EMPTY, MAX_OPERANDS, Layout, collapse, order_of
 from .operator import as_map, cuda_operator, options, own_text
 from .plan_cache import Plans
 from .plans import Launch, Operator, by_cells
@@ -37,12 +37,10 @@ class Prepared:
     nbytes: int
     state_bytes: int
     back: tuple[int, ...] = ()  # the axes of that array, in their own order; none where they are
-    turns: tuple[slice, ...] = ()  # what turns those along which it was written in reverse; none where there are none
 
     def in_order(self, out: Any) -> Any:
-        """The array that was written, its axes in their own order and direction."""
-        out = out.transpose(self.back) if self.back else out
-        return out[self.turns] if self.turns else out
+        """The array that was written, its axes in their own order."""
+        return out.transpose(self.back) if self.back else out
 
 
 def of_steps(
@@ -52,16 +50,13 @@ def of_steps(
     bound: Bound,
     final: bool,
     order: tuple[int, ...] = (),
-    turned: tuple[int, ...] = (),
 ) -> Prepared:
-    """A plan of launches that write so many cells: states, or results, along their axes in an order of their own, and
-    along some of them in reverse."""
+    """A plan of launches that write so many cells: states, or results, along their axes in an order of their own."""
     state = bound.state.itemsize
     shape, dtype = (cells, bound.result) if final else ((*cells, state), np.dtype(np.uint8))
     nbytes = max(1, math.prod(shape) * dtype.itemsize)
     back = tuple(order.index(axis) for axis in range(len(order)))
-    turns = tuple(slice(None, None, -1 if axis in turned else 1) for axis in range(len(cells))) if turned else ()
-    return Prepared(steps, layout, tuple(shape[axis] for axis in order) or shape, dtype, nbytes, state, back, turns)
+    return Prepared(steps, layout, tuple(shape[axis] for axis in order) or shape, dtype, nbytes, state, back)
 
 
 known: Plans[Prepared] = Plans()  # by what they depend on
@@ -169,14 +164,13 @@ class _Cut(NamedTuple):
     bound: Bound
     text: tuple[Any, ...]  # behind the kernels, and their constants
     order: tuple[int, ...]  # of the axes along which results are written
-    turned: tuple[int, ...]  # of these, those along which they are written in reverse
     cells: tuple[int, ...]
     device: int
 
     def prepared(self, launches: list[Launch], final: bool) -> Prepared:
         """Launches of one way, compiled."""
         ready = launch.ready(launches, self.device, *self.text)
-        return of_steps(ready, self.layout, self.cells, self.bound, final, self.order, self.turned)
+        return of_steps(ready, self.layout, self.cells, self.bound, final, self.order)
 
 
 def _cut(
@@ -189,8 +183,7 @@ def _cut(
     index = _index_steps(chunk, bound, axes, place)
     # Results lie as the elements do: threads that read together write together. States are combined in C order.
     order = order_of(chunk[0].shape, strides, axes) if final else ()
-    turned = turned_of(chunk[0].shape, strides[0], axes) if final else ()
-    layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed, order, turned)
+    layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed, order)
     of = as_map(bound) if len(chunk) > 1 else None
     if of is not None and (fixed := invariant_operands(layout)):
         bound, op = of, cuda_operator(of, final, fixed)
@@ -198,7 +191,7 @@ def _cut(
     for a in chunk:
         check_aligned(a, bound.name)
     plan, text = Plan(op, layout, phases, count, finish, options(bound)), own_text(bound, fixed)
-    return _Cut(plan, layout, bound, text, order, turned, _cells(chunk, axes), chunk[0].data.device_id)
+    return _Cut(plan, layout, bound, text, order, _cells(chunk, axes), chunk[0].data.device_id)
 
 
 def check_aligned(array: Any, name: str) -> None:

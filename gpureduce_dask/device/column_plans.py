@@ -39,7 +39,7 @@ NARROW_COLUMNS |= {
 NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 # Operators whose running values are twice as wide as the elements, or more: of 2 or 4 bytes they have half the loads in
 # flight, where these are of more than 4 or have to be looked up. float32 of 256 MiB, an H200: sum 0.81 of a read, with
-# all 0.74; prod 0.79, 0.68; ptp 0.82, 0.76. But one column a thread, sums of (1001, 16761) 24 us with half, 22 with all.
+# all 0.74; prod 0.79, 0.68; ptp 0.82, 0.76. But by a column a thread, sums of (1001, 16761) 24 us and with all 22.
 WIDENING = ("Sum<", "Mean<", "RootSum<", "Prod<", "PeakToPeak<")
 
 
@@ -269,7 +269,8 @@ class ColumnPlanner(Planner):
         splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart
         sizes = f"{vector}, {tuning.THREADS}, {wide}, {items}, {flag(even)}"
         name = f"reduce_columns<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
-        shared = tuning.THREADS * (vector + (vector > 1)) * op.state_bytes
+        gap = 1 if vector > 1 and vector * op.state_bytes <= tuning.APART_BYTES else 0
+        shared = tuning.THREADS * (vector + gap) * op.state_bytes
         is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
         work = work.but(splits=splits, tiles=tiles)
         kind = "columns" if even else "columns looked up"

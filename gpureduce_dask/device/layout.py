@@ -98,11 +98,6 @@ def order_of(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]], axes: t
     return tuple(order)
 
 
-def turned_of(shape: tuple[int, ...], strides: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes that are kept and whose elements lie in reverse in memory."""
-    return tuple(axis for axis, n in enumerate(shape) if axis not in axes and n > 1 and strides[axis] < 0)
-
-
 def collapse(
     shape: tuple[int, ...],
     strides: tuple[tuple[int, ...], ...],
@@ -112,7 +107,6 @@ def collapse(
     commutative: bool,
     indexed: bool,
     order: Sequence[int] = (),
-    turned: Sequence[int] = (),
 ) -> Layout:
     """The layout of a chunk with no empty axis.
 
@@ -126,8 +120,6 @@ def collapse(
         Step of the element index along each of ``axes``.
     order : sequence of int
         All axes as cells lie along them in the output, slowest first; C order by default.
-    turned : sequence of int
-        Kept axes along which cells lie in reverse in the output.
     """
     spans = [span(shape, s, n) for s, n in zip(strides, itemsizes, strict=True)]
     if len(strides) == 1:
@@ -147,8 +139,6 @@ def collapse(
             continue
         is_kept = axis not in axes
         c = cells[axis] if is_kept else index_strides[axes.index(axis)]
-        if axis in turned:
-            cell, c = cell + (size - 1) * c, -c
         dim = Dim(size, strides[0][axis], strides[1][axis], c, tuple(s[axis] for s in strides[2:]))
         if dim.a < 0 and (is_kept or (commutative and not indexed)):
             offsets = [offset + (size - 1) * step for offset, step in zip(offsets, dim.strides, strict=True)]

@@ -52,6 +52,7 @@ PLANE_BYTES = 512  # of rows at one distance, at least, where they do not all li
 TILE_MARGIN = 144  # bytes: what a tile has of the cache line before it, and of 16 bytes behind it
 COLUMN_STATE_BYTES = 64  # of states a thread keeps, which bounds the columns it owns
 NARROW_STATE_BYTES = 192  # the same for moments of float16 and bfloat16: var of 8 columns 0.93 R, of 2 0.90
+APART_BYTES = 128  # of states a thread that lie a place apart in shared memory, as kernels/grid/columns.cuh has it
 COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_STATE_BYTES, unless of narrow floats
 MOST_TAKEN = 1 << 16  # elements of a column that one thread takes: 32 bits hold their squares of bytes, 16 their places
 SECTOR = 32  # bytes of memory that are read or written together, at least

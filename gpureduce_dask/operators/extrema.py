@@ -14,7 +14,7 @@ import numpy as np
 from ..dtypes import kind
 from . import block_scans, positions, rules
 from . import cuda_types as cuda
-from .limits import highest, lowest
+from .limits import highest, lowest, void
 from .monoid import Array, DType, Fields, Monoid, State
 from .panels import PANEL, along
 from .totals import I8
@@ -128,8 +128,11 @@ def finalise(state: State, dtype: DType) -> Array:
 
 
 def nan_finalise(state: State, dtype: DType) -> Array:
-    """A slice of nothing but NaN gives NaN, with NumPy's warning."""
+    """A slice of nothing but NaN gives NaN, with NumPy's warning. Of complex numbers its position says so: a GPU's state
+    has no NaN there."""
     values = finalise(state, dtype)
+    if len(state) == 2:
+        values = np.where(state[1] < 0, np.asarray(void(dtype, 0), dtype), values)
     if kind(dtype) in "fcmM" and np.any(np.isnan(values)):
         warnings.warn("All-NaN slice encountered", RuntimeWarning, stacklevel=2)
     return values

@@ -89,10 +89,12 @@ GR_HD typename Op::State with_tail(typename Op::State state, const TaskT& task, 
     return Op::combine(state, Op::settle(acc));
 }
 
-// States of a tile in shared memory, row by row. Those of a thread's V columns are one place more apart from the next thread's, so
-// that lanes that write one each find banks of their own.
+// States of a tile in shared memory, row by row. Those of a thread's V columns are a place apart from the next thread's, so that lanes
+// that write one each find banks of their own; not where they are of more than APART_BYTES, which leave no room (the plan knows).
+const int APART_BYTES = 128;
 template <class State, int V> struct TileStates {
-    GR_HD State& operator[](u32 n) const { return ((State*)GR_SHARED)[V > 1 ? n + n / V : n]; }
+    static const bool apart = V > 1 && V * sizeof(State) <= APART_BYTES;
+    GR_HD State& operator[](u32 n) const { return ((State*)GR_SHARED)[apart ? n + n / V : n]; }
 };
 
 // All threads call; each has put its states into shared memory. Folds them down each column, neighbours first, so that
@@ -222,12 +224,13 @@ template <class Op, int V, int Items, bool Even> struct Resident {
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
-// one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory, and Threads more where V > 1.
+// one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory, and Threads more where they lie apart.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     typedef typename Op::State State;
     const int tall = Threads / Wide, load = V * Reader<typename Op::In>::size_a;
+    const bool few = tall == 1 && load <= 4 && (Items & (Items - 1)) == 0;
     const TileStates<State, V> each;
     const u64 split = task.tiles == 1 ? blockIdx.x : task.by_tiles.of(blockIdx.x), tile = blockIdx.x - split * task.tiles;
     const Column<Wide> column(task, tile);
@@ -244,7 +247,7 @@ __global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even>::blocks)
     }
     const u64 count = column.inside && first < end ? (end - first + stride - 1) / stride : 0;
     if (Op::from_last) first = end - 1, stride = 0 - stride;
-    absorb_columns<Op, V, Items, Even, (tall == 1 && load <= 4)>(columns, task, row, share.base, column.slot, first, count, stride, column_offset);
+    absorb_columns<Op, V, Items, Even, few>(columns, task, row, share.base, column.slot, first, count, stride, column_offset);
     if constexpr (tall == 1 && (V == 1 ? load >= 4 : V * sizeof(typename Emit::Out) <= 16))
         if (task.splits == 1 && task.tail == 0) {
             if (column.inside) write_columns<Op, Emit, V>(columns, task, row, column.slot);

@@ -104,6 +104,7 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
     // than with fewer waits. 64 MiB, so and with those that are missing stood for, us: maxima of 10 rows of bytes 52 and 68, of 9
     // rows of bool 36 and 51; but with loads of 16 bytes, sums of 3 rows of float32 33 and 28 (H200, 2026-11-30).
     template <int Items, class Running> GR_HD void take_few(Running& columns) {
+        static_assert((Items & (Items - 1)) == 0, "half of a batch, and half of that, are all that may be left");
         if (left >= Items) take_whole<Items, true>(columns);
         if constexpr (Items > 1) take_few<Items / 2>(columns);
     }

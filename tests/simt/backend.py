@@ -53,18 +53,10 @@ def put(array: np.ndarray[Any, Any], view: Callable[[Any], Any] | None = None, f
 
 
 def get(array: Any) -> np.ndarray[Any, Any]:
-    """The elements of a CuPy array over host memory."""
-    if array.size == 0:
-        return np.empty(array.shape, array.dtype)
-    low, high = _bounds(array.data.ptr, array)
-    raw = (ctypes.c_char * (high - low)).from_address(low)
-    return np.ndarray(array.shape, array.dtype, bytes(raw), array.data.ptr - low, array.strides).copy()
-
-
-def _bounds(begin: int, array: Any) -> tuple[int, int]:
-    """The lowest address of an array whose first element is at ``begin``, and the one behind its highest."""
-    ends = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
-    return begin + sum(min(0, end) for end in ends), begin + sum(max(0, end) for end in ends) + array.dtype.itemsize
+    """The elements of a C-contiguous CuPy array over host memory."""
+    size = array.size * array.dtype.itemsize
+    raw = (ctypes.c_char * size).from_address(array.data.ptr) if size else b""
+    return np.frombuffer(bytes(raw), array.dtype).reshape(array.shape)
 
 
 def _allocate(nbytes: int) -> Any:

@@ -79,6 +79,7 @@ LAYOUTS = {
     "long lines": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, 5:], way="blocks long lines"),
     "columns": Layout((517, 70), (0,), way="columns"),
     "short columns": Layout((7, 2602), (0,), way="columns"),
+    "five rows": Layout((5, 2048), (0,), way="columns"),  # no power of two, and fewer than are loaded at a time
     "short columns inside": Layout((5, 9, 528), (1,), lambda x: x[..., 3:-2], way="columns"),
     "short columns in reverse": Layout((9, 3, 1403), (0,), lambda x: x[:, ::-1, :0:-1], way="columns"),
     "few columns": Layout((9000, 3), (0,), way="flat columns"),
@@ -284,6 +285,11 @@ TABLE["pairs"] += [
     Case(OPERATORS["affine"].bind(a, b), layout, i)
     for i, (a, b) in enumerate([("i4", "i8"), ("u1", "u2"), ("f2", "f4"), ("?", "f8")])
     for layout in ("line inside", "short rows", "columns")
+]
+TABLE["pairs"] += [
+    Case(OPERATORS["vdot"].bind(a, b), layout, i)
+    for i, (a, b) in enumerate([("u1", "f4"), ("f4", "f4"), ("i2", "f8")])
+    for layout in ("short columns", "five rows")
 ]
 TABLE["dtype given"] = [
     Case(OPERATORS[name].bind(given, dtype=dtype), "line inside")
