@@ -128,8 +128,8 @@ def finalise(state: State, dtype: DType) -> Array:
 
 
 def nan_finalise(state: State, dtype: DType) -> Array:
-    """A slice of nothing but NaN gives NaN, with NumPy's warning. Of complex numbers its position says so: a GPU's state
-    has no NaN there."""
+    """A slice of nothing but NaN gives NaN, with NumPy's warning. Of complex numbers the position says so: a GPU's
+    state has no NaN there."""
     values = finalise(state, dtype)
     if len(state) == 2:
         values = np.where(state[1] < 0, np.asarray(void(dtype, 0), dtype), values)
