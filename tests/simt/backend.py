@@ -53,10 +53,12 @@ def put(array: np.ndarray[Any, Any], view: Callable[[Any], Any] | None = None, f
 
 
 def get(array: Any) -> np.ndarray[Any, Any]:
-    """The elements of a C-contiguous CuPy array over host memory."""
-    size = array.size * array.dtype.itemsize
-    raw = (ctypes.c_char * size).from_address(array.data.ptr) if size else b""
-    return np.frombuffer(bytes(raw), array.dtype).reshape(array.shape)
+    """The elements of a CuPy array over host memory whose strides are none of them negative."""
+    if array.size == 0:
+        return np.empty(array.shape, array.dtype)
+    last = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True))
+    raw = (ctypes.c_char * (last + array.dtype.itemsize)).from_address(array.data.ptr)
+    return np.ndarray(array.shape, array.dtype, bytes(raw), 0, array.strides).copy()
 
 
 def _allocate(nbytes: int) -> Any:
