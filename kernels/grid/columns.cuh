@@ -199,8 +199,7 @@ GR_HD void write_columns(Running& columns, const TaskT& task, const typename Tas
 #pragma unroll
     for (int j = 0; j < V; j++)
         results.at[j] = Emit::of(settle_column<Op, V>(columns, j, task, row, 0, 1, 0), task.option);
-    const i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + row.a) / Reader<typename Op::In>::size_a % V);
-    const i64 first = (i64)(slot * V) - phase, end = (i64)task.length;
+    const i64 first = first_line<typename Op::In, V>(task, row, &task.base[0]).position(slot), end = (i64)task.length;
     Out* out = (Out*)task.out + task.first_cell + row.c + first * task.step_c;
     if (V > 1)
         if (first >= 0 && first + V <= end && task.step_c == 1 && (u64)out % sizeof(results) == 0)
@@ -224,7 +223,8 @@ template <class Op, int V, int Items, bool Even> struct Resident {
 
 // Grid: one block a (split of the runs, tile of columns): neighbours read neighbouring columns of the same runs, so that
 // memory is walked row by row. Threads across a tile: Wide. Even: runs of a chunk are one stride apart, and a split is of
-// one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory, and Threads more where they lie apart.
+// one chunk; its last line may end after `tail` elements. Uses Threads * V states of shared memory, and Threads more where they
+// lie apart.
 template <class Op, class Emit, int V, int Threads, int Wide, int Items, bool Even, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, Resident<Op, V, Items, Even>::blocks) reduce_columns(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
