@@ -431,6 +431,7 @@ CALLS |= {
     "firsts of bytes in planes by threads": threads("first", "i1", (3, 9, 144), 1, view=lambda x: x[:, :, :80]),
     "positions by threads": threads("argmax", "i1", (9, 208), view=rising, reverse=True),
     "counted by threads": counted("argmin", "f4", (9, 132), 0, "scan_thread_columns"),
+    "a last row of 12 bytes": call("sum", "f4", (1001, 3), carried=True, segmented=True),
     "counted in columns": counted("argmin", "f4", (300, 70), 0, "StripScan", exclusive=True),
     "counted in few columns": counted("argmax", "i4", (1700, 3), 0, "StripScan"),
     "counted in contiguous columns": counted("argmax", "u1", (700, 7), 0, "ContiguousColumnScan", view=rising),
@@ -967,6 +968,11 @@ DEFECTS = {
         "            if (at >= lead) __stcs(",
         "            __stcs(",
         ("odd lines by sub-warps", "narrow lines by sub-warps"),
+    ),
+    "a line shorter than a pack stays behind": (
+        "if (lead || end == 0)",
+        "if (lead)",
+        ("a last row of 12 bytes",),
     ),
     "only a line's first end in a run is seen": (
         "elements.begin = elements.end - (behind - more * length);",

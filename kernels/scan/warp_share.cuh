@@ -118,7 +118,7 @@ template <int Size, int Lanes = 32> struct StagedLine {
 #pragma unroll 4
         for (u32 at = place * 16; at < end; at += Lanes * 16)
             if (at >= lead) __stcs((uint4*)(to + at), *(const uint4*)(from + at));
-        if (lead)
+        if (lead || end == 0)
 #pragma unroll 1
             for (u32 at = lead + place * Size; at < 16 && at < bytes; at += Lanes * Size)
                 __stcs((W*)(to + at), *(const W*)(from + at));

@@ -212,6 +212,7 @@ def run(kernels: Kernels, call: Call, schedule: str, seed: int = 0) -> tuple[np.
         carry = np.zeros((lines + BEHIND, op.state_bytes), np.uint8)[:lines]
         states = np.ascontiguousarray(call.carry.transpose(*kept, call.axis).reshape(-1))
         carry[:, : call.bound.state.itemsize] = states.view(np.uint8).reshape(lines, -1)
+    arrays[-1][...] = np.frombuffer(b"\xa7" * arrays[-1].itemsize, arrays[-1].dtype)[0]  # who writes nothing is wrong
     scratch = np.zeros(plan.scratch_bytes + 128, np.uint8)
     scratch = scratch[-scratch.ctypes.data % 128 :]
     first = [x.ctypes.data + start for x, start in zip(arrays, plan.starts, strict=True)]
