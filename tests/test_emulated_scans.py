@@ -431,6 +431,13 @@ CALLS |= {
     "firsts of bytes in planes by threads": threads("first", "i1", (3, 9, 144), 1, view=lambda x: x[:, :, :80]),
     "positions by threads": threads("argmax", "i1", (9, 208), view=rising, reverse=True),
     "counted by threads": counted("argmin", "f4", (9, 132), 0, "scan_thread_columns"),
+    "variances in binary32 in strips": call("var", "f4", (2600, 131), view=lambda x: spiked(x, 1e3, (1900, 7))),
+    "deviations in binary32 in strips, backwards": call("std", "f2", (1500, 33), reverse=True, carried=True),
+    "variances in binary32, some missing": call(
+        "nanvar", "bfloat16", (1500, 40), view=lambda x: missing(x, np.s_[900:905, ::7], np.s_[1300, 3]), carried=True
+    ),
+    "variances in binary32 in contiguous columns": call("var", "f4", (5000, 10), view=lambda x: spiked(x, 1e3, (2900, 7))),
+    "deviations in binary32 in contiguous columns, backwards": call("std", "bfloat16", (3000, 7), reverse=True, phase=2),
     "a last row of 12 bytes": call("sum", "f4", (1001, 3), carried=True, segmented=True),
     "counted in columns": counted("argmin", "f4", (300, 70), 0, "StripScan", exclusive=True),
     "counted in few columns": counted("argmax", "i4", (1700, 3), 0, "StripScan"),
@@ -969,6 +976,16 @@ DEFECTS = {
         "            __stcs(",
         ("odd lines by sub-warps", "narrow lines by sub-warps"),
     ),
+    "rows of a strip are added in binary32 and not written": (
+        "if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);",
+        "if (scan.is_small()) return;",
+        ("variances in binary32 in strips", "deviations in binary32 in strips, backwards", "variances in binary32, some missing"),
+    ),
+    "rows of contiguous columns are added in binary32 and not written": (
+        "if (writing.scan.is_small()) return walk(location, stage, writing);",
+        "if (writing.scan.is_small()) return;",
+        ("variances in binary32 in contiguous columns", "deviations in binary32 in contiguous columns, backwards"),
+    ),
     "a line shorter than a pack stays behind": (
         "if (lead || end == 0)",
         "if (lead)",
@@ -1128,7 +1145,7 @@ DEFECTS = {
     "planes begin at packs": ("layout.pitch && layout.gap % 16", "false", ("planes begin anywhere",)),
     "each run begins with the first line": ("{run * task.planes + plane,", "{plane,", ("planes in runs",)),
     "a line goes on in the next plane": (
-        "if (Lines && until == 0) {",
+        "if constexpr (Lines) if (until == 0) {",
         "if (Lines && until == 0) until = (u32)task.length;\n            if (false) {",
         ("planes of contiguous columns",),
     ),

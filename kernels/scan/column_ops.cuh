@@ -92,10 +92,9 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
 };
 
 // Means and variances: several rows of each column are scanned as a pack (moments_scan.cuh).
-template <class Op, class Emit, int V> struct RowRunColumnScan {
+template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct RowRunColumnScan {
     typedef typename Op::In In;
     typedef typename Emit::Out Out;
-    typedef PackScan<Op, Emit, 1> Run;
     Run runs[V];
     GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
         unrolled<V>([&](int j) { runs[j] = Run(before[j], options); });
@@ -110,6 +109,30 @@ template <class Op, class Emit, int V> struct RowRunColumnScan {
         });
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
+};
+// Variances in binary32 behind many rows, where `is_small` says so once `take` has had the same rows.
+template <class Op, class Emit> struct VarianceF32Run : VarianceF32Delta<Op, Emit> {
+    f32 more;  // squares about the mean
+    GR_HD VarianceF32Run() {}
+    GR_HD VarianceF32Run(const typename Op::State& before, const f64* option) : VarianceF32Delta<Op, Emit>(before, option), more(0) {}
+    template <class From, class To> GR_HD void run(const From& from, To& to) { this->walk(from, to); }
+};
+template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Run<Op, Emit>> {
+    typedef RowRunColumnScan<Op, Emit, V, VarianceF32Run<Op, Emit>> Rows;
+    using Rows::Rows, Rows::runs;
+    template <int Count> GR_HD void take(const Pack<typename Op::In, V> (&from)[Count]) {
+        unrolled<Count>([&](int i) {
+            unrolled<V>([&](int j) {
+                const f32 d = runs[j].distance(from[i].at[j]);
+                runs[j].more = __fmaf_rn(d, d, runs[j].more);
+            });
+        });
+    }
+    GR_HD bool is_small() const {
+        bool all = true;
+        unrolled<V>([&](int j) { all = all && runs[j].is_small(runs[j].more); });
+        return all;
+    }
 };
 // Operators that are faster where several rows are scanned together.
 template <class Op> struct ScansRowRuns { static const bool yes = false; };

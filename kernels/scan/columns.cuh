@@ -133,7 +133,8 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         }
     };
     // Hands this lane's rows of a tile to `visit`, some at a time.
-    template <class Visit> GR_HD void walk(const TileLocation& location, u32 rows, u32 stage, Visit& visit) const {
+    template <int Together = batch, class Visit>
+    GR_HD void walk(const TileLocation& location, u32 rows, u32 stage, Visit& visit) const {
         if (column >= location.columns || row_group >= task.row_groups || first >= rows) return;
         const u32 left = rows - first, count = left < task.rows ? left : (u32)task.rows;
         const i32 behind = (i32)(location.columns - column - 1) / ColumnStride, more = behind < V - 1 ? behind : V - 1;
@@ -141,12 +142,13 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         ColumnCursor b = {0, 0, 0, 0, 0, 0};
         if constexpr (Reader<In>::size_b > 0)
             b = staging_b(location, rows, stage).cursor(task.layout_b, first, column, ColumnStride, more);
-        if (a.phase_step | b.phase_step) walk<true>(a, b, (i32)count, visit);
-        else walk<false>(a, b, (i32)count, visit);
+        if (a.phase_step | b.phase_step) walk<Together, true>(a, b, (i32)count, visit);
+        else walk<Together, false>(a, b, (i32)count, visit);
     }
-    template <bool PhaseVaries, class Visit> GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) const {
-        for (; left >= batch; left -= batch) take<PhaseVaries, batch>(a, b, visit);
-        if (batch > 4 && left >= 4) {
+    template <int Together, bool PhaseVaries, class Visit>
+    GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) const {
+        for (; left >= Together; left -= Together) take<PhaseVaries, Together>(a, b, visit);
+        if (Together > 4 && left >= 4) {
             take<PhaseVaries, 4>(a, b, visit);
             left -= 4;
         }
@@ -229,16 +231,22 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
         if constexpr (uses_table)
             if (write_equal_counts(location, rows, stage, before)) return;
+        if constexpr (!Exclusive && VarianceF32Delta<Op, Emit>::exists) {
+            F32ColumnScan<Op, Emit, V> scan(before, task.option);
+            walk<4>(location, rows, stage, scan);
+            if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);
+        }
         Scan scan(before, task.option);
         write_rows(location, rows, stage, scan);
     }
-    template <class Scan> GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, Scan& scan) const {
+    template <int Together = batch, class Scan>
+    GR_HD void write_rows(const TileLocation& location, u32 rows, u32 stage, Scan& scan) const {
         Writer<Scan> writing = {scan, location.out + skip_out, task.step_out, location.columns - column, {0, 0, 0, 0, 0, 0}};
         if (StagesResults) {
             const u8* low = lowest_out(location, rows);
             writing.staged = {results() + (u32)((u64)low % 16) + (u32)(writing.to - low), (i32)task.step_out, 0, 0, 0};
         }
-        walk(location, rows, stage, writing);
+        walk<Together>(location, rows, stage, writing);
     }
 
     // All lanes of a warp call, V warps for a tile: the prefixes of each warp's rows, for one of a lane's columns

@@ -255,7 +255,7 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         const i32 step_a = step * (i32)sizeof(In), step_out = step * (i32)sizeof(Out);
         u64 line = 0;
         u32 left = end > from ? end - from : 0, until = left;  // rows left; rows until a line ends
-        if (Lines && left) {
+        if constexpr (Lines) if (left) {
             const u64 row = location.row + (warp_group * (row_groups / WarpGroups) + row_group) * rows +
                             (is_reverse() ? end - 1 : from) - rows_ahead(location, column);
             line = task.by_length.of(row);
@@ -288,7 +288,7 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
             }
 #pragma unroll 1
             for (; next > 0; next--) take<1>(visit, at, step_a, to, step_out);
-            if (Lines && until == 0) {
+            if constexpr (Lines) if (until == 0) {
                 visit.end(location, line);
                 line += is_reverse() ? -1 : 1;
                 until = (u32)task.length;
@@ -323,7 +323,19 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         state = folding.state();
         return folding.was_finite();
     }
+    // Squares about the mean before, for a writer.
+    template <class Scan> struct Checker {
+        Scan& scan;
+        template <int Count> GR_HD void take(const Pack<In, 1> (&rows)[Count], u8*, i32) { scan.take(rows); }
+    };
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[1]) const {
+        if constexpr (!Lines && !Exclusive && VarianceF32Delta<Op, Emit>::exists) {
+            typedef F32ColumnScan<Op, Emit, 1> F32Scan;
+            Writer<F32Scan> writing(*this, before);
+            Checker<F32Scan> checking = {writing.scan};
+            walk(location, stage, checking);
+            if (writing.scan.is_small()) return walk(location, stage, writing);
+        }
         Writer<Scan> writing(*this, before);
         walk(location, stage, writing);
     }

@@ -92,17 +92,19 @@ GR_HD f32 pin_to_register(f32 x) {
 // Variances of 16 bits, by sums in binary32: precise enough behind many elements.
 template <class T, bool Root> struct VarianceDelta {
     f32 mean, before, freedom, sum, squares, limit;
+    GR_HD VarianceDelta() {}
     GR_HD VarianceDelta(const Moments2<f64>& state, const f64* option)
         : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
         const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
         limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
     }
     GR_HD bool is_small(f64 more) const { return more <= limit; }
+    GR_HD f32 distance(T x) const { return to_f32(x) - mean; }
     template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part, bend = slope * part;
         freedom += V;
         unrolled<V>([&](int j) {
-            const f32 off = (V - 1) * 0.5f - j, d = to_f32(from.at[j]) - mean;
+            const f32 off = (V - 1) * 0.5f - j, d = distance(from.at[j]);
             const f32 own = __fmaf_rn(off, __fmaf_rn(off, bend, slope), part);
             sum += d;
             squares = __fmaf_rn(d, d, squares);
@@ -117,6 +119,7 @@ template <class T, bool Root> struct VarianceDelta {
 template <bool Root> struct VarianceDelta<f32, Root> {
     f32 mean, mean_rest, variance, variance_rest, limit, freedom, missing;  // missing: the count less the divisor
     f32 sum, excess;  // of distances from the mean; of their squares less the variance
+    GR_HD VarianceDelta() {}
     GR_HD VarianceDelta(const Moments2<f64>& before, const f64* option) : sum(0), excess(0) {
         const f64 free = before.count - option[0], spread = before.m2 * one_over(free);
         mean = (f32)before.mean;
@@ -131,12 +134,13 @@ template <bool Root> struct VarianceDelta<f32, Root> {
     }
     // True where the arithmetic is precise enough for a run whose squares about the mean add up to `more` at most.
     GR_HD bool is_small(f64 more) const { return more <= limit; }
+    GR_HD f32 distance(f32 x) const { return (x - mean) - mean_rest; }
     template <int V> GR_HD void walk(const Pack<f32, V>& from, Pack<f32, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part;
         const f32 of_count = __fmaf_rn(-missing, part, 1.0f);  // a count's reciprocal over that of its divisor
         freedom += V;
         unrolled<V>([&](int j) {
-            const f32 d = (from.at[j] - mean) - mean_rest;
+            const f32 d = distance(from.at[j]);
             sum += d;
             excess += __fmaf_rn(d, d, -variance);
             const f32 own = __fmaf_rn((V - 1) * 0.5f - j, slope, part);
