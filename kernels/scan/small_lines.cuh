@@ -92,7 +92,6 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         if (rest < count) to[rest] = from[rest ^ runs_out.swizzle(run)];
     }
 
-    GR_HD State start_of(u64 line) const { return task.carry ? LineEnds<Op>::before(task, line) : Op::identity(); }
     // How far a lane is: its line, how many elements are left of it, and the state before them.
     struct Walk {
         u64 line;
@@ -102,14 +101,13 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     // Called where the line before has ended.
     GR_HD void begin_line(Walk& walk, u64 first, u32 lines) const {
         walk.left = (u32)task.length;
-        walk.state = task.carry && walk.line - first < lines ? start_of(walk.line) : Op::identity();
+        walk.state = task.carry && walk.line - first < lines ? LineEnds<Op>::before(task, walk.line) : Op::identity();
     }
     GR_HD void end_line(Walk& walk, u64 first, u32 lines) const {
-        if (task.totals) LineEnds<Op>::keep(task, walk.line, walk.state);
+        if (task.totals && walk.line - first < lines) LineEnds<Op>::keep(task, walk.line, walk.state);
         walk.line += Reverse ? -1 : 1;
         begin_line(walk, first, lines);
     }
-    GR_HD Out one(Walk& walk, const In& x) const { return scan_one<Op, Emit, Exclusive>(walk.state, x, task.option); }
     // Elements that are taken at once while their line goes on: a pack, or single ones.
     static const int N = V > 1 ? V : 4;
     typedef PackScan<Op, Emit, N> Packs;
@@ -118,25 +116,21 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     // This lane's elements from one on.
     template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
         Pack<In, Count> from;
-#pragma unroll
-        for (int i = 0; i < Count / V; i++) {
+        unrolled<Count / V>([&](int i) {
             const u32 first = at + i * V;
             const u8 *a = share_a(stage) + runs_a.place(lane, first * size_a), *b = a;
             if (size_b) b = share_b(stage) + runs_b.place(lane, first * size_b);
             const Pack<In, V> pack = PackReader<In, V>::of(a, b, 0);
-#pragma unroll
-            for (int j = 0; j < V; j++) from.at[i * V + j] = pack.at[j];
-        }
+            unrolled<V>([&](int j) { from.at[i * V + j] = pack.at[j]; });
+        });
         return from;
     }
     template <int Count> GR_HD void put(u32 stage, u32 at, const Pack<Out, Count>& to) const {
-#pragma unroll
-        for (int i = 0; i < Count / V; i++) {
+        unrolled<Count / V>([&](int i) {
             Pack<Out, V> pack;
-#pragma unroll
-            for (int j = 0; j < V; j++) pack.at[j] = to.at[i * V + j];
+            unrolled<V>([&](int j) { pack.at[j] = to.at[i * V + j]; });
             put_pack<Out, V>(share_out(stage) + runs_out.place(lane, (at + i * V) * sizeof(Out)), pack);
-        }
+        });
     }
     // Takes N elements of a line that does not end before the last of them: no checks in between.
     GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
@@ -146,71 +140,48 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
         put<N>(stage, place, to);
         walk.left -= N;
     }
-    // Takes V elements among which lines may end. Without totals and carries an end takes no branch.
-    GR_HD void take_ends(Walk& walk, u32 stage, u32 place, u64 first) const {
+    // Takes V elements, and after each calls `end` with whether its line ends there.
+    template <class End> GR_HD void take_ends(Walk& walk, u32 stage, u32 place, const End& end) const {
         const Pack<In, V> from = take<V>(stage, place);
         Pack<Out, V> to;
-        if (task.totals || task.carry) {
-#pragma unroll
-            for (int i = 0; i < V; i++) {
-                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
-                if (--walk.left == 0) end_line(walk, first, each);
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < V; i++) {
-                to.at[Reverse ? V - 1 - i : i] = one(walk, from.at[Reverse ? V - 1 - i : i]);
-                const bool ends = --walk.left == 0;
-                walk.state = ends ? Op::identity() : walk.state;
-                walk.left = ends ? (u32)task.length : walk.left;
-            }
-        }
+        unrolled<V>([&](int i) {
+            const int j = Reverse ? V - 1 - i : i;
+            to.at[j] = scan_one<Op, Emit, Exclusive>(walk.state, from.at[j], task.option);
+            end(--walk.left == 0);
+        });
         put<V>(stage, place, to);
     }
-    // Replaces this lane's elements by results, where all of its lines exist.
-    GR_HD void walk_all(u64 share, u32 stage) const {
-        const u64 first = (share * 32 + lane) * each;
-        Walk walk = {Reverse ? first + each - 1 : first, (u32)task.length, Op::identity()};
-        begin_line(walk, first, each);
-        By by(walk.state, task.option);
-#pragma unroll 1
-        for (u32 at = 0; at < elements;) {
-            if (walk.left >= N) {
-                take_on(walk, by, stage, Reverse ? elements - N - at : at);
-                at += N;
-                if (walk.left > 0) continue;
-                walk.state = by.now();
-                end_line(walk, first, each);
-            } else {
-                walk.state = by.now();
-                take_ends(walk, stage, Reverse ? elements - V - at : at, first);
-                at += V;
-            }
-            by = By(walk.state, task.option);
-        }
-    }
-    // The same where some lines may not exist.
-    GR_HD void walk_some(u64 share, u32 stage) const {
+    // Replaces this lane's elements by results. Not all of its lines may exist: a pack with the last one's end is taken whole.
+    GR_HD void walk_lines(u64 share, u32 stage) const {
         const u64 first = (share * 32 + lane) * each;
         if (first >= task.lines) return;
         const u32 lines = task.lines - first > each ? each : (u32)(task.lines - first);
-        const u32 packs = elements / V, there = lines * (u32)task.length;
-        Walk walk = {Reverse ? first + lines - 1 : first, (u32)task.length, Op::identity()};
-        begin_line(walk, first, lines);
+        const u32 there = lines * (u32)task.length, end = (there + V - 1) / V * V, more = Reverse ? end - there : 0;
+        Walk walk = {Reverse ? first + lines : first, more, Op::identity()};
+        if (more == 0) {
+            walk.line -= Reverse;
+            begin_line(walk, first, lines);
+        }
+        By by(walk.state, task.option);
 #pragma unroll 1
-        for (u32 k = 0; k < packs; k++) {
-            const u32 at = (Reverse ? packs - 1 - k : k) * V;
-            if (at >= there) continue;
-            const Pack<In, V> from = take<V>(stage, at);
-            Pack<Out, V> to;
-#pragma unroll
-            for (int i = 0; i < V; i++) {
-                const int j = Reverse ? V - 1 - i : i;
-                if (at + j >= there) continue;
-                to.at[j] = one(walk, from.at[j]);
-                if (--walk.left == 0) end_line(walk, first, lines);
+        for (u32 at = 0; at < end;) {
+            if (walk.left >= N) {
+                take_on(walk, by, stage, Reverse ? end - N - at : at);
+                at += N;
+                if (walk.left > 0) continue;
+                walk.state = by.now();
+                end_line(walk, first, lines);
+            } else {
+                walk.state = by.now();
+                const u32 place = Reverse ? end - V - at : at;
+                if (task.totals || task.carry) take_ends(walk, stage, place, [&](bool ends) { if (ends) end_line(walk, first, lines); });
+                else take_ends(walk, stage, place, [&](bool ends) {  // without a branch
+                    walk.state = ends ? Op::identity() : walk.state;
+                    walk.left = ends ? (u32)task.length : walk.left;
+                });
+                at += V;
             }
-            put<V>(stage, at, to);
+            by = By(walk.state, task.option);
         }
     }
 
@@ -265,8 +236,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     GR_HD void walk(u64 share, u32 stage) const {
         if constexpr (whole_lines)
             if (!task.carry && !task.totals && count_of(share) == 32 * elements) return walk_whole_lines(stage);
-        if (count_of(share) == 32 * elements) walk_all(share, stage);
-        else walk_some(share, stage);
+        walk_lines(share, stage);
     }
 };
 
