@@ -32,6 +32,7 @@ from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import launch, plan_cache
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
+from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device.launch import PER_THREAD_STREAM
 from gpureduce_dask.errors import ArgumentError, CompileError, DeviceError, DeviceMemoryError, DtypeError
 from gpureduce_dask.operators.monoid import LONGEST_NAME, Monoid
@@ -630,6 +631,14 @@ def test_data_that_a_gpu_would_fault_on(name: str) -> None:
     bound = OPERATORS["sum"].bind(chunk.dtype)
     with pytest.raises(ArgumentError, match=r"^sum: .* data at address .*; expected multiples of \d+\. Copy the array"):
         emulated_reduce(bound, chunk)
+    with Emulator("").installed(), pytest.raises(ArgumentError, match=r"^sum: .* data at address .*; expected multiples"):
+        device_scan.scan((chunk,), bound, 0)
+
+
+def test_results_that_a_gpu_would_fault_on() -> None:
+    chunk, out = put(np.zeros(4, "c16")), put(np.zeros(9), lambda x: x[1:].view("c16"), front=True)
+    with Emulator("").installed(), pytest.raises(ArgumentError, match=r"^sum: complex128 data at address .*8 with"):
+        device_scan.scan((chunk,), OPERATORS["sum"].bind(chunk.dtype), 0, out=out)
 
 
 def test_strides_along_an_axis_of_one_do_not_matter() -> None:

@@ -18,7 +18,7 @@ from ..strides import turning
 from . import contiguous, launch, scan_costs, scan_launch, scan_plans, scan_task
 from . import operator as device_operator
 from . import reduce as device_reduce
-from .chunk_plans import Chunks
+from .chunk_plans import Chunks, check_aligned
 from .map_cut import fit_operands
 from .plan_cache import Plans
 
@@ -196,6 +196,8 @@ def _prepare(
     number: int,
     method: str,
 ) -> Prepared:
+    for array in operands if out is None else (*operands, out):
+        check_aligned(array, bound.name)
     first, final, axis = operands[0], _is_final(bound), way.axis
     op, arrays, made, order = _task(operands, out, bound, way, segmented)
     kept = tuple(a for a in order if a != axis)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from . import scan_task
 from .scan_columns import FEW_CHAINS, FEWEST, TILE, TILES
+from .scan_costs import HEAVY_STATE_BYTES
 from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
 from .tuning import CACHE_LINE, SECTOR
 
@@ -60,7 +61,10 @@ MOST, MOST_OF_EXTREMES, WHOLE_SECTORS = 320, 160, 128
 # bytes. Int64 down (n, 64) in strips 1.01, and 0.94.
 MOST_OF_WORDS, MOST_OF_MEANS, MOST_OF_PAIRS, MOST_OF_EIGHTS = 127, LANES, 64, 63
 WIDEST = 128  # columns, of clusters too
-FEW_OF_LARGE = 16  # columns, at most, where tile states are large and take registers of a lane that looks back
+# Columns, at most, where tile states are large and take registers of a lane that looks back; and of several planes, of
+# states of 8 to 16 bytes: H200, 2026-11-30, us of 64 MiB in strips and so, products of int16 along the middle axis of
+# (19, 11618, 38) 38 and 44, but deviations of float32 of (11, 41221, 37) 119 and 74.
+FEW_OF_LARGE = 16
 # Rows of a plane. Shorter ones are taken by a thread a line, but of planes of few bytes a row: along the middle axis of
 # (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
@@ -78,11 +82,17 @@ PART_STATE_COST = 0.5
 
 def contiguous_columns(scan: Scan) -> Tiling | None:
     """None where other kernels are faster, or planes do not follow one another and are many, or short."""
-    if not _lies_in_rows(scan) or not _pays(scan):
+    if not _lies_in_rows(scan):
         return None
-    op, width, planes = scan.op, scan.columns.size, scan.plane_count
+    return _in_chains(scan, joined=False) or _in_chains(scan, joined=True)
+
+
+def _in_chains(scan: Scan, joined: bool) -> Tiling | None:
+    """``joined``: planes are one chain, where they are short; else each is one, where they are long, and few."""
+    op, width, planes, each = scan.op, scan.columns.size, scan.plane_count, scan.op.published_bytes(joined)
+    if not _pays(scan, each):
+        return None
     # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.
-    each = op.published_bytes(planes > 1)
     columns = _in_a_line(each)
     is_wide = width > (4 if each == 8 else 2) * columns
     warps = -(-width // (2 * columns if is_wide else columns))
@@ -92,11 +102,10 @@ def contiguous_columns(scan: Scan) -> Tiling | None:
     cut = min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
     if cut is None:
         return None
-    joined = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
-    if scan.lead is None if joined else planes >= FEW_CHAINS:
+    is_short = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
+    if joined != is_short or (scan.lead is None if joined else planes >= FEW_CHAINS):
         return None
-    each = op.published_bytes(joined)
-    columns = -(-width // (warps * _in_a_line(each))) * _in_a_line(each)
+    columns = -(-width // (warps * columns)) * columns
     # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
     slots = min(-(-radix // (LANES // columns)), max(1, LEVEL_BYTES // each))
     chains, state = 1 if joined else planes, warps * columns * each
@@ -108,12 +117,13 @@ def _in_a_line(nbytes: int) -> int:
     return next((CACHE_LINE // n for n in (8, 16, 32) if nbytes <= n), 2)
 
 
-def _pays(scan: Scan) -> bool:
-    """False where other kernels are faster."""
+def _pays(scan: Scan, published: int) -> bool:
+    """False where other kernels are faster, of columns whose tile states have so many bytes."""
     op, width, size = scan.op, scan.columns.size, scan.sizes[0]
     read, row = width * size, width * scan.widest
     shortest = SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST
-    widest = WIDEST if op.published_bytes(scan.plane_count > 1) <= PACK else FEW_OF_LARGE
+    is_few = published > PACK or (scan.plane_count > 1 and PACK // 2 <= op.state_bytes < HEAVY_STATE_BYTES)
+    widest = FEW_OF_LARGE if is_few else WIDEST
     if scan.length < shortest or width > widest:
         return False
     if scan.sizes == (4, 4):

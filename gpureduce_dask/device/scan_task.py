@@ -281,7 +281,7 @@ class Kernel:
         if self.taker:
             kernel = f"{self.taker}<{kernel}>"
             rounds = blocks if in_tiles else -(-blocks // found.warps)  # a share is a warp's
-            blocks = min(rounds, scan.gpu.processors // self.cluster * self.cluster)
+            blocks = min(rounds, max(1, scan.gpu.processors // self.cluster) * self.cluster)
         step = Step(kernel, blocks, LANES * found.warps, found.shared_bytes)
         scratch = found.published + TICKET if in_tiles else 0
         starts = (0,) * len(scan.sizes) if self.turns else scan.starts

@@ -90,12 +90,12 @@ template <class Number> struct ScaledFactors {
 template <> struct Factors<f64> : ScaledFactors<f64> {};
 template <> struct Factors<c128> : ScaledFactors<c128> {};
 
-// In what products of a few elements of so many bytes fit, and of how many.
-template <class Term, int Bytes> struct Narrowest { typedef Term type; static const int few = 1; };
-template <> struct Narrowest<i64, 1> { typedef i32 type; static const int few = 4; };
-template <> struct Narrowest<u64, 1> { typedef u32 type; static const int few = 4; };
-template <> struct Narrowest<i64, 2> { typedef i32 type; static const int few = 2; };
-template <> struct Narrowest<u64, 2> { typedef u32 type; static const int few = 2; };
+// In what the product of a word of elements of so many bytes fits, and how many these are.
+template <class Term, int Bytes> struct Narrowest { typedef Term type, Element; static const int few = 1; };
+template <> struct Narrowest<i64, 1> { typedef i32 type; typedef i8 Element; static const int few = 4; };
+template <> struct Narrowest<u64, 1> { typedef u32 type; typedef u8 Element; static const int few = 4; };
+template <> struct Narrowest<i64, 2> { typedef i32 type; typedef i16 Element; static const int few = 2; };
+template <> struct Narrowest<u64, 2> { typedef u32 type; typedef u16 Element; static const int few = 2; };
 
 // Map is Value or NonNan: which elements take part, and as what.
 template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename Factors<typename Map::Term>::State> {
@@ -115,6 +115,14 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
     static GR_HD Term finalise(State state, const f64*) { return In64::value(state); }
 
     static GR_HD void absorb(State& acc, In x, i64 index) { acc = combine(acc, lift(x, index)); }
+    // Of narrow integers in a word, whose product has no more than 32 bits.
+    static GR_HD typename Narrow::type word_product(u32 word) {
+        typedef typename Narrow::type Int;
+        const auto element = [&](int k) { return (Int)(typename Narrow::Element)(word >> 8 * (int)sizeof(In) * k); };
+        Int product = element(0);
+        unrolled<Narrow::few - 1>([&](int k) { product *= element(k + 1); });
+        return product;
+    }
     static const bool takes_part = true;
     template <int V> static GR_HD void absorb_part(State& acc, Pack<In, V> pack, i32 first, i32 end) {
         fill_outside(pack, -first, end - first, cast<In>(1));
@@ -124,17 +132,15 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
     template <int V> static GR_HD void absorb_pack(State& acc, const Pack<In, V>& pack, i64 index, i64 step) {
         if constexpr (V == 1) {
             absorb(acc, pack.at[0], index);
-        } else if constexpr (sizeof(State) == sizeof(Term)) {  // integers, of which 32 bits hold the products of a few
-            const int few = Narrow::few < V ? Narrow::few : V;
+        } else if constexpr (Narrow::few > 1 && V % Narrow::few == 0) {  // by words, as they are loaded
             Term product;
             one(product);
-#pragma unroll
-            for (int j = 0; j < V; j += few) {
-                typename Narrow::type part = 1;
-#pragma unroll
-                for (int k = 0; k < few; k++) part = (typename Narrow::type)(part * term(pack.at[j + k]));
-                product = times(product, (Term)part);
-            }
+            unrolled<V / Narrow::few>([&](int w) { product = times(product, (Term)word_product(((const u32*)&pack)[w])); });
+            acc = times(acc, product);
+        } else if constexpr (sizeof(State) == sizeof(Term)) {
+            Term product;
+            one(product);
+            unrolled<V>([&](int j) { product = times(product, term(pack.at[j])); });
             acc = times(acc, product);
         } else {
             Term terms[V];

@@ -110,7 +110,7 @@ template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
-// Variances in binary32 behind many rows, where `is_small` says so once `take` has had the same rows.
+// Variances in binary32 behind many rows, where `is_small` says so once `take` has had the same rows; or with so many more as usual.
 template <class Op, class Emit> struct VarianceF32Run : VarianceF32Delta<Op, Emit> {
     f32 more;  // squares about the mean
     GR_HD VarianceF32Run() {}
@@ -128,9 +128,9 @@ template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<O
             });
         });
     }
-    GR_HD bool is_small() const {
+    GR_HD bool is_small(u32 rows = 0) const {
         bool all = true;
-        unrolled<V>([&](int j) { all = all && runs[j].is_small(runs[j].more); });
+        unrolled<V>([&](int j) { all = all && runs[j].is_small(__fmaf_rn((f32)rows, runs[j].usual(), runs[j].more)); });
         return all;
     }
 };

@@ -233,8 +233,10 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
             if (write_equal_counts(location, rows, stage, before)) return;
         if constexpr (!Exclusive && VarianceF32Delta<Op, Emit>::exists) {
             F32ColumnScan<Op, Emit, V> scan(before, task.option);
-            walk<4>(location, rows, stage, scan);
-            if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);
+            if (scan.is_small(2 * (u32)task.rows)) {
+                walk<4>(location, rows, stage, scan);
+                if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);
+            }
         }
         Scan scan(before, task.option);
         write_rows(location, rows, stage, scan);

@@ -99,6 +99,7 @@ template <class T, bool Root> struct VarianceDelta {
         limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
     }
     GR_HD bool is_small(f64 more) const { return more <= limit; }
+    GR_HD f32 usual() const { return 0; }  // of squares about the mean, where that matters
     GR_HD f32 distance(T x) const { return to_f32(x) - mean; }
     template <int V> GR_HD void walk(const Pack<T, V>& from, Pack<T, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part, bend = slope * part;
@@ -134,6 +135,7 @@ template <bool Root> struct VarianceDelta<f32, Root> {
     }
     // True where the arithmetic is precise enough for a run whose squares about the mean add up to `more` at most.
     GR_HD bool is_small(f64 more) const { return more <= limit; }
+    GR_HD f32 usual() const { return variance; }
     GR_HD f32 distance(f32 x) const { return (x - mean) - mean_rest; }
     template <int V> GR_HD void walk(const Pack<f32, V>& from, Pack<f32, V>& to) {
         const f32 part = one_over(freedom + (V + 1) * 0.5f), slope = part * part;
