@@ -4,6 +4,8 @@
 
 // Narrow elements that fill words lie as words do, so that they can be taken as such.
 template <class T, int N> struct alignas(alignof(T) < 4 && sizeof(T) * N % 4 == 0 ? 4 : alignof(T)) Pack { T at[N]; };
+// A pack as several are passed. A copy instead would have a register for each element, of however few bytes.
+template <class T, int N> GR_HD const Pack<T, N> (&only(const Pack<T, N>& pack))[1] { return *(const Pack<T, N>(*)[1])&pack; }
 
 template <int Bytes> struct Word;
 template <> struct Word<1> { typedef u8 type; };

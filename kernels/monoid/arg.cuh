@@ -170,8 +170,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         for (int bits = 1; bits < 32; bits *= 2) acc = combine(acc, shuffle_xor(0xffffffffu, acc, bits));
     }
     template <int V> static GR_HD void absorb_pack(State& acc, const Pack<T, V>& pack, i64 index, i64 step) {
-        const Pack<T, V> packs[1] = {pack};
-        absorb_packs<1>(acc, packs, index, 0, step);
+        absorb_packs<1>(acc, only(pack), index, 0, step);
     }
     static GR_HD State combine(State earlier, State later) {
         if (later.index >= 0) offer(earlier, later.value, later.index);

@@ -329,9 +329,8 @@ template <class T, int Order, int V> struct IntegerMomentColumns {
         count = 0;
     }
     GR_HD void take(const Pack<T, V>& pack, i64 index, const i64 (&column_offset)[V]) {
-        const Pack<T, V> packs[1] = {pack};
         const i64 at[1] = {index};
-        take_rows(packs, at, column_offset);
+        take_rows(only(pack), at, column_offset);
     }
     template <int N> GR_HD void take_rows(const Pack<T, V> (&packs)[N], const i64 (&)[N], const i64 (&)[V]) {
         const int some = N < 8 ? N : 8;

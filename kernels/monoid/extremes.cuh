@@ -207,11 +207,11 @@ template <class T> GR_HD f64 magnitude(T x) { return fabs(cast<f64>(x)); }
 template <class Real> GR_HD f64 magnitude(complex<Real> x) { return hypot((f64)x.re, (f64)x.im); }
 template <class T> struct Unsign {  // integers as they are
     static const bool is_negative = T(-1) < T(0);
-    template <int V> static GR_HD Pack<T, V> of(const Pack<T, V>& pack) { return pack; }
+    template <int V> static GR_HD const Pack<T, V>& of(const Pack<T, V>& pack) { return pack; }
 };
 template <> struct Unsign<boolean> {
     static const bool is_negative = false;
-    template <int V> static GR_HD Pack<boolean, V> of(const Pack<boolean, V>& pack) { return pack; }
+    template <int V> static GR_HD const Pack<boolean, V>& of(const Pack<boolean, V>& pack) { return pack; }
 };
 template <class T> struct UnsignFloat {
     typedef typename Unsigned<sizeof(T)>::type Bits;

@@ -155,8 +155,7 @@ struct IntegerMoments : Plain<IntegerMoments<T, Order, Packed>, T, Packed> {
     static GR_HD Acc start() { return Acc(); }
     static GR_HD void absorb(Acc& acc, T element, i64 index) { absorb_pack(acc, Pack<T, 1>{{element}}, index, 0); }
     template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64 index, i64 step) {
-        const Pack<T, V> packs[1] = {pack};
-        absorb_packs<1>(acc, packs, index, 0, step);
+        absorb_packs<1>(acc, only(pack), index, 0, step);
     }
     template <int Lanes, int V, int N>
     static GR_HD void absorb_packs(Acc& acc, const Pack<T, V> (&packs)[N], i64, i64, i64) {

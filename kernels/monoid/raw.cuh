@@ -146,8 +146,7 @@ template <class T, bool Max> struct RawBytePlace : RawPlain<NoPivot, true> {
     static GR_HD State raw(const Acc& acc) { return acc; }
     static GR_HD State combine(State a, State b) { return {a.key > b.key ? a.key : b.key}; }
     template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32 place, i64, i64) {
-        const Pack<T, V> packs[1] = {pack};
-        const u32 won = ByteScan<T, Max>::scan(packs);
+        const u32 won = ByteScan<T, Max>::scan(only(pack));
         acc = combine(acc, {((won & 0xff00u) << 16) + (won & 255u) + (last - 255u - (u32)place)});
     }
     static GR_HD Placed<T> settle(State raw, NoPivot, u64, i64 index, i64 step) {
@@ -169,9 +168,8 @@ template <class T, bool Max, bool SkipNan> struct RawArg : RawPlain<NoPivot, tru
         return wins ? b : a;
     }
     template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, NoPivot, i32 place, i64, i64) {
-        const Pack<T, V> packs[1] = {pack};
         T best;
-        const i32 at = place + Op::scan_place(packs, best);
+        const i32 at = place + Op::scan_place(only(pack), best);
         acc = combine(acc, {best, SkipNan && is_nan(best) ? none : at});
     }
     static GR_HD Placed<T> settle(State raw, NoPivot, u64, i64 index, i64 step) {
