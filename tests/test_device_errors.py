@@ -631,7 +631,10 @@ def test_data_that_a_gpu_would_fault_on(name: str) -> None:
     bound = OPERATORS["sum"].bind(chunk.dtype)
     with pytest.raises(ArgumentError, match=r"^sum: .* data at address .*; expected multiples of \d+\. Copy the array"):
         emulated_reduce(bound, chunk)
-    with Emulator("").installed(), pytest.raises(ArgumentError, match=r"^sum: .* data at address .*; expected multiples"):
+    with (
+        Emulator("").installed(),
+        pytest.raises(ArgumentError, match=r"^sum: .* data at address .*; expected multiples"),
+    ):
         device_scan.scan((chunk,), bound, 0)
 
 

@@ -436,8 +436,12 @@ CALLS |= {
     "variances in binary32, some missing": call(
         "nanvar", "bfloat16", (1500, 40), view=lambda x: missing(x, np.s_[900:905, ::7], np.s_[1300, 3]), carried=True
     ),
-    "variances in binary32 in contiguous columns": call("var", "f4", (5000, 10), view=lambda x: spiked(x, 1e3, (2900, 7))),
-    "deviations in binary32 in contiguous columns, backwards": call("std", "bfloat16", (3000, 7), reverse=True, phase=2),
+    "variances in binary32 in contiguous columns": call(
+        "var", "f4", (5000, 10), view=lambda x: spiked(x, 1e3, (2900, 7))
+    ),
+    "deviations in binary32 in contiguous columns, backwards": call(
+        "std", "bfloat16", (3000, 7), reverse=True, phase=2
+    ),
     "a last row of 12 bytes": call("sum", "f4", (1001, 3), carried=True, segmented=True),
     "counted in columns": counted("argmin", "f4", (300, 70), 0, "StripScan", exclusive=True),
     "counted in few columns": counted("argmax", "i4", (1700, 3), 0, "StripScan"),
@@ -979,7 +983,11 @@ DEFECTS = {
     "rows of a strip are added in binary32 and not written": (
         "if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);",
         "if (scan.is_small()) return;",
-        ("variances in binary32 in strips", "deviations in binary32 in strips, backwards", "variances in binary32, some missing"),
+        (
+            "variances in binary32 in strips",
+            "deviations in binary32 in strips, backwards",
+            "variances in binary32, some missing",
+        ),
     ),
     "rows of contiguous columns are added in binary32 and not written": (
         "if (writing.scan.is_small()) return walk(location, stage, writing);",

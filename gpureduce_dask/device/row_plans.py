@@ -24,7 +24,7 @@ SUMS = ("Sum<", "Mean<", "RootSum<")
 # Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
 # elements fills them for: a second tile would spill.
 FULL = ("Mapped<", "Both<", "User<")
-FULL_OF_ONE_TILE = ("Prod<", "MaxMagnitude<", "Sum<Magnitude<i8>")
+FULL_OF_ONE_TILE = tuple(f"Prod<{map}<{dtype}" for map in ("Value", "NonNan") for dtype in ("half", "bfloat16"))
 
 
 def one_element(itemsizes: tuple[int, ...]) -> Dim:
@@ -273,11 +273,15 @@ class RowPlanner(Planner):
 
     def _items(self, vector: int) -> int:
         """Loads in flight: more where each brings less."""
-        # A pack of narrow elements, as they are added up, fills many registers.
-        widens = self.op.core.startswith(SUMS) and vector > 4
+        # A pack of 16-bit elements, as they are added up, fills many registers; bytes are added by words.
+        widens = self.op.core.startswith(SUMS) and 4 < vector < 16
         heavy = widens or self._crowds(vector) > 1 or self.op.is_heavy
         items = tuning.ROW_ITEMS // 2 if heavy else tuning.ROW_ITEMS
         return items if vector * sum(self.op.itemsizes) >= 16 else min(16, 2 * items)
+
+    def _few_items(self, vector: int) -> int:
+        """The same of rows that have a sub-warp each: blocks of few registers share an SM."""
+        return min(self._items(vector), max(4, tuning.SHORT_ROW_BYTES // (vector * sum(self.op.itemsizes))))
 
     def _lanes(self, slots: int) -> int:
         """Lanes of a sub-warp for so many slots of a row."""
@@ -292,11 +296,11 @@ class RowPlanner(Planner):
         if work.slots <= lanes:
             batch = tuning.SHORT_ROW_BATCH // self._crowds(vector)
             return self._subwarps(work, vector, lanes, "ONE_LINE", 1, batch=batch, partial=partial, cost=cost)
-        return self._subwarps(work, vector, lanes, "SHORT_LINE", self._items(vector), partial=partial, cost=cost)
+        return self._subwarps(work, vector, lanes, "SHORT_LINE", self._few_items(vector), partial=partial, cost=cost)
 
     def _subwarp_line(self) -> Steps:
         # of one load in flight, a lane has one slot of several rows
-        lanes, items = self._lanes(self._own_slots()[0].slots), self._items(self.vector)
+        lanes, items = self._lanes(self._own_slots()[0].slots), self._few_items(self.vector)
         return self._subwarps(self.work, self.vector, lanes, "ONE_LINE", items, 2)
 
     def _subwarp_long_lines(self) -> Steps:

@@ -89,7 +89,7 @@ def contiguous_columns(scan: Scan) -> Tiling | None:
 
 def _in_chains(scan: Scan, joined: bool) -> Tiling | None:
     """``joined``: planes are one chain, where they are short; else each is one, where they are long, and few."""
-    op, width, planes, each = scan.op, scan.columns.size, scan.plane_count, scan.op.published_bytes(joined)
+    width, planes, each = scan.columns.size, scan.plane_count, scan.op.published_bytes(joined)
     if not _pays(scan, each):
         return None
     # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.

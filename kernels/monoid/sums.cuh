@@ -202,7 +202,17 @@ template <class Number, class To> struct Narrow<Square<u8, Number, To>> : Narrow
 template <class Number, class To> struct Narrow<Square<boolean, Number, To>> : NarrowSquare<boolean> {};
 template <class Number, class To> struct Narrow<Square<i16, Number, To>> : WideSquare<i16> {};
 template <class Number, class To> struct Narrow<Square<u16, Number, To>> : WideSquare<u16> {};
-template <> struct Narrow<Magnitude<i8>> : NarrowMagnitude<i8> {};
+template <> struct Narrow<Magnitude<i8>> {  // of a negative byte the others of its bits, and one
+    static const bool yes = true;
+    template <int V> static GR_HD i32 sum(const Pack<i8, V>& pack) {
+        u32 sum = 0;
+        unrolled<V / 4>([&](int w) {
+            const u32 word = ((const u32*)&pack)[w], signs = word >> 7 & 0x01010101u;
+            sum = __dp4a(word ^ signs * 255, 0x01010101u, __dp4a(signs, 0x01010101u, sum));
+        });
+        return (i32)sum;
+    }
+};
 template <> struct Narrow<Magnitude<i16>> : NarrowMagnitude<i16> {};
 template <> struct Narrow<Magnitude<u8>> : NarrowValue<u8> {};
 template <> struct Narrow<Magnitude<u16>> : NarrowValue<u16> {};
