@@ -28,7 +28,7 @@ MOST_EVEN = 1056  # blocks, at most
 ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HEAVY_STATE_BYTES, and sums of elements of
 # two bytes: 64 MiB on an H100, 2026-11-27, sum of int16 0.84 of a read, by 8 0.72; of int8 256 MiB on an H200 69 us, 64
 SHORT_ROW_BYTES = 64  # in flight a thread, of rows that have a sub-warp each, and four loads: 64 MiB in rows of 16 KiB,
-# on an H200, 2026-11-30, sum of float64 20.5 us, 128 bytes: 22.5; argmin of uint8 22.3, 25.1; 28 such: 0.98, at most 1.03
+# H200, 2026-11-30, sum of float64 20.5 us, 128 bytes: 22.5; argmin of uint8 22.3, 25.1; 28 such: 0.98, at most 1.03
 PAIR_ITEMS = 6  # where half of that would be 4, for sums of two words: mean float64 0.989 R, 4: 0.965; complex128 alike
 HEAVY_STATE_BYTES = 24
 SUBWARP_ROW_SLOTS = 16384  # vectors in a row, up to which a sub-warp may take it
