@@ -61,9 +61,9 @@ MOST, MOST_OF_EXTREMES, WHOLE_SECTORS = 320, 160, 128
 # bytes. Int64 down (n, 64) in strips 1.01, and 0.94.
 MOST_OF_WORDS, MOST_OF_MEANS, MOST_OF_PAIRS, MOST_OF_EIGHTS = 127, LANES, 64, 63
 WIDEST = 128  # columns, of clusters too
-# Columns, at most, where tile states are large and take registers of a lane that looks back; and of several planes, of
-# states of 8 to 16 bytes: H200, 2026-11-30, us of 64 MiB in strips and so, products of int16 along the middle axis of
-# (19, 11618, 38) 38 and 44, but deviations of float32 of (11, 41221, 37) 119 and 74.
+# Columns, at most, where tile states are large and take registers of a lane that looks back; of several planes, where
+# states have 8 to 16 bytes, too: H200, us of 64 MiB in strips and so, products of int16 along axis 1 of (19, 11618, 38)
+# 38 and 44, but deviations of float32 of (11, 41221, 37) 119 and 74.
 FEW_OF_LARGE = 16
 # Rows of a plane. Shorter ones are taken by a thread a line, but of planes of few bytes a row: along the middle axis of
 # (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
@@ -82,15 +82,13 @@ PART_STATE_COST = 0.5
 
 def contiguous_columns(scan: Scan) -> Tiling | None:
     """None where other kernels are faster, or planes do not follow one another and are many, or short."""
-    if not _lies_in_rows(scan):
-        return None
-    return _in_chains(scan, joined=False) or _in_chains(scan, joined=True)
+    return (_in_chains(scan, joined=False) or _in_chains(scan, joined=True)) if _lies_in_rows(scan) else None
 
 
 def _in_chains(scan: Scan, joined: bool) -> Tiling | None:
     """``joined``: planes are one chain, where they are short; else each is one, where they are long, and few."""
     width, planes, each = scan.columns.size, scan.plane_count, scan.op.published_bytes(joined)
-    if not _pays(scan, each):
+    if (joined and planes == 1) or not _pays(scan, each):
         return None
     # Few columns a warp that looks back, for lanes to share tile states, where so many warps are enough.
     columns = _in_a_line(each)
@@ -100,10 +98,9 @@ def _in_chains(scan: Scan, joined: bool) -> Tiling | None:
     most = MOST_WARPS - WRITE_DELAY * warps
     found = ([cut for n, m in shapes if n * m <= most for cut in _cuts(scan, n, m, warps)] for shapes in GROUPS)
     cut = min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
-    if cut is None:
+    if cut is None or joined != (planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows):
         return None
-    is_short = planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows
-    if joined != is_short or (scan.lead is None if joined else planes >= FEW_CHAINS):
+    if scan.lead is None if joined else planes >= FEW_CHAINS:
         return None
     columns = -(-width // (warps * columns)) * columns
     # Tile states of a level that a lane reads together: lanes share them where a warp has more than columns.
@@ -123,8 +120,7 @@ def _pays(scan: Scan, published: int) -> bool:
     read, row = width * size, width * scan.widest
     shortest = SHORTEST_OF_FEW if scan.plane_count > 1 and read <= FEW else SHORTEST
     is_few = published > PACK or (scan.plane_count > 1 and PACK // 2 <= op.state_bytes < HEAVY_STATE_BYTES)
-    widest = FEW_OF_LARGE if is_few else WIDEST
-    if scan.length < shortest or width > widest:
+    if scan.length < shortest or width > (FEW_OF_LARGE if is_few else WIDEST):
         return False
     if scan.sizes == (4, 4):
         return width <= (MOST_OF_MEANS if op.type.startswith("Mean<") and row % CACHE_LINE == 0 else MOST_OF_WORDS)
