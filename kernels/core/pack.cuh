@@ -3,7 +3,11 @@
 #include "types.cuh"
 
 // Narrow elements that fill words lie as words do, so that they can be taken as such.
-template <class T, int N> struct alignas(alignof(T) < 4 && sizeof(T) * N % 4 == 0 ? 4 : alignof(T)) Pack { T at[N]; };
+template <class T, int N> struct alignas(alignof(T) < 4 && sizeof(T) * N % 4 == 0 ? 4 : alignof(T)) Pack {
+    T at[N];
+    // Element j, bytes from their word: read as at[j], each would have a register from when the pack is loaded on.
+    GR_HD T element(int j) const;
+};
 // A pack as several are passed. A copy instead would have a register for each element, of however few bytes.
 template <class T, int N> GR_HD const Pack<T, N> (&only(const Pack<T, N>& pack))[1] { return *(const Pack<T, N>(*)[1])&pack; }
 
@@ -13,6 +17,11 @@ template <> struct Word<2> { typedef u16 type; };
 template <> struct Word<4> { typedef u32 type; };
 template <> struct Word<8> { typedef uint2 type; };
 template <> struct Word<16> { typedef uint4 type; };
+
+template <class T, int N> GR_HD T Pack<T, N>::element(int j) const {
+    if constexpr (sizeof(T) == 1 && N % 4 == 0) return bit_cast<T>((u8)(((const u32*)this)[j / 4] >> j % 4 * 8));
+    else return at[j];
+}
 
 template <int Bytes> struct Unsigned { typedef typename Word<Bytes>::type type; };
 template <> struct Unsigned<8> { typedef u64 type; };

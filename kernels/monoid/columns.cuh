@@ -25,7 +25,7 @@ template <class Op, int V> struct ColumnsOneByOne {
     }
     GR_HD void take(const Pack<typename Op::In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
 #pragma unroll
-        for (int j = 0; j < V; j++) Op::absorb(acc[j], pack.at[j], index + column_offset[j]);
+        for (int j = 0; j < V; j++) Op::absorb(acc[j], pack.element(j), index + column_offset[j]);
     }
     GR_HD typename Op::State settle(int j) { return Op::settle(acc[j]); }
 };
