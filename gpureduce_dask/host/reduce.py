@@ -26,6 +26,7 @@ from ..operators.table import (
     COMPILED,
     COMPILED_DTYPES,
     COUNTING,
+    HALVED,
     PANELLED,
     POSITIONS,
     SKIPPING,
@@ -415,6 +416,9 @@ def as_fields(state: State, bound: Bound, shape: tuple[int, ...]) -> State:
 
 def halve(state: State, bound: Bound, axis: int) -> State:
     """Fold an axis by combining neighbours until one is left; left stays earlier."""
+    at_once = HALVED.get(bound.monoid.combine) if state[0].shape[axis] > 2 else None
+    if at_once is not None and (found := at_once(state, axis)) is not None:
+        return found
     ahead: Any = (slice(None),) * axis
     while (n := state[0].shape[axis]) > 1:
         even = tuple(f[(*ahead, slice(0, n - 1, 2))] for f in state)

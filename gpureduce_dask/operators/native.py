@@ -11,6 +11,7 @@ import ctypes
 import functools
 import hashlib
 import itertools
+import math
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -116,6 +117,18 @@ def add_pairs(hi: Array, lo: Array, more_hi: Array, more_lo: Array) -> tuple[Arr
     total, rest = np.empty(hi.shape), np.empty(hi.shape)
     arrays = *pairs, np.array(steps, np.int64), total, rest
     loops.add_pairs(ctypes.c_int64(hi.size), *(ctypes.c_void_p(a.ctypes.data) for a in arrays))
+    return total, rest
+
+
+def halve_pairs(hi: Array, lo: Array, axis: int) -> tuple[Array, Array] | None:
+    """The sums of pairs of float64 along an axis, which keeps size 1, neighbours first; None if not done here."""
+    if (loops := library()) is None:
+        return None
+    *outer, n = hi.shape[: axis + 1]
+    pair = np.array(hi, order="C"), np.array(lo, order="C")
+    sizes = _sizes(math.prod(outer), n, math.prod(hi.shape[axis + 1 :]))
+    loops.halve_pairs(*sizes, *(ctypes.c_void_p(a.ctypes.data) for a in pair))
+    total, rest = (a[(slice(None),) * axis + (slice(1),)] for a in pair)
     return total, rest
 
 

@@ -131,6 +131,12 @@ def mean_combine(earlier: State, later: State) -> State:
     return (*totals.add(earlier[:-1], later[:-1]), earlier[-1] + later[-1])
 
 
+def mean_halve(state: State, axis: int) -> State | None:
+    """As :func:`.totals.halve`."""
+    found = totals.halve(state[:-1], axis)
+    return found and (*found, np.add.reduce(state[-1], axis, keepdims=True))
+
+
 def mean_lift_present(x: Array, index: Array) -> State:
     return (*mean_lift(present(x, 0), index)[:-1], (~missing(x)).astype(I8))
 

@@ -7,7 +7,21 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ..errors import OperatorError, message
-from . import affine, counts, extrema, first_last, higher_moments, logic, moments, norms, pairs, positions, prod, sums
+from . import (
+    affine,
+    counts,
+    extrema,
+    first_last,
+    higher_moments,
+    logic,
+    moments,
+    norms,
+    pairs,
+    positions,
+    prod,
+    sums,
+    totals,
+)
 from . import masked as masked_rows
 from .monoid import Monoid
 
@@ -63,6 +77,9 @@ BY_SHORT_ROWS = (ACROSS | COMPILED) - PRODUCTS
 
 # And of bools these count in bytes.
 COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})
+
+# How states are folded by halves at once, that these combine.
+HALVED = {sums.combine: totals.halve, sums.mean_combine: sums.mean_halve}
 
 # The finalise of these refuses a state without an answer. On a GPU such a state gives a negative position, or a number
 # that is not finite.

@@ -105,6 +105,14 @@ def add(earlier: State, later: State) -> State:
     return (*add_pairs(*earlier[:2], *later[:2]), *add_pairs(*earlier[2:], *later[2:]))
 
 
+def halve(state: State, axis: int) -> State | None:
+    """The states of sums that are pairs folded along an axis by halves, as :func:`add` would; None if not done here."""
+    if len(state) == 1 or state[0].dtype == I8:
+        return None
+    halves = [native.halve_pairs(*state[k : k + 2], axis) for k in range(0, len(state), 2)]
+    return None if None in halves else tuple(field for pair in halves if pair is not None for field in pair)
+
+
 def lift(x: Array) -> State:
     """Elements to the state of a sum."""
     x = np.asarray(x)

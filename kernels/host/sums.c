@@ -381,6 +381,25 @@ EACH_PROCESSOR void add_pairs(int64_t n, const char *hi, const char *lo, const c
 #undef AT
 }
 
+// The pairs of columns of n rows folded by halves in place, neighbours first: the first row has their sums.
+EACH_PROCESSOR void halve_pairs(int64_t outer, int64_t n, int64_t inner, double *hi, double *lo) {
+    for (int64_t o = 0; o < outer; o++, hi += n * inner, lo += n * inner)
+        for (int64_t rows = n; rows > 1; rows = (rows + 1) / 2) {
+            for (int64_t k = 0; k < rows / 2; k++) {
+                const double *a = hi + 2 * k * inner, *b = lo + 2 * k * inner, *c = a + inner, *d = b + inner;
+                for (int64_t i = 0; i < inner; i++) {
+                    ADD_PAIRS(a[i], b[i], c[i], d[i])
+                    hi[k * inner + i] = whole, lo[k * inner + i] = left;
+                }
+            }
+            if (rows % 2)
+                for (int64_t i = 0; i < inner; i++) {
+                    hi[rows / 2 * inner + i] = hi[(rows - 1) * inner + i];
+                    lo[rows / 2 * inner + i] = lo[(rows - 1) * inner + i];
+                }
+        }
+}
+
 // Sums, or pairs, written to states one after another, or added to these, with how many elements each is of behind it.
 INLINE void put(double *restrict states, int64_t n, const double *restrict hi, const double *restrict lo,
                 const int64_t *restrict counts, const int pairs, const int counted, const int added) {
