@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from ..errors import OperatorError, message
 from . import (
@@ -23,7 +24,7 @@ from . import (
     totals,
 )
 from . import masked as masked_rows
-from .monoid import Monoid
+from .monoid import Monoid, State
 
 OPERATORS: Mapping[str, Monoid] = MappingProxyType(
     {
@@ -79,7 +80,10 @@ BY_SHORT_ROWS = (ACROSS | COMPILED) - PRODUCTS
 COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})
 
 # How states are folded by halves at once, that these combine.
-HALVED = {sums.combine: totals.halve, sums.mean_combine: sums.mean_halve}
+HALVED: Mapping[Any, Callable[[State, int], State | None]] = {
+    sums.combine: totals.halve,
+    sums.mean_combine: sums.mean_halve,
+}
 
 # The finalise of these refuses a state without an answer. On a GPU such a state gives a negative position, or a number
 # that is not finite.

@@ -109,8 +109,12 @@ def halve(state: State, axis: int) -> State | None:
     """The states of sums that are pairs folded along an axis by halves, as :func:`add` would; None if not done here."""
     if len(state) == 1 or state[0].dtype == I8:
         return None
-    halves = [native.halve_pairs(*state[k : k + 2], axis) for k in range(0, len(state), 2)]
-    return None if None in halves else tuple(field for pair in halves if pair is not None for field in pair)
+    found: list[Array] = []
+    for hi, lo in zip(state[::2], state[1::2], strict=True):
+        if (pair := native.halve_pairs(hi, lo, axis)) is None:
+            return None
+        found += pair
+    return tuple(found)
 
 
 def lift(x: Array) -> State:
