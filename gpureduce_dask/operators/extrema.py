@@ -64,6 +64,15 @@ def nanmax_combine(earlier: State, later: State) -> State:
     return positions.max_combine(earlier, later) if len(earlier) == 2 else (np.fmax(earlier[0], later[0]),)
 
 
+def halving(best: np.ufunc) -> Callable[[State, int], State | None]:
+    """What folds the states of extrema that have no positions along an axis."""
+
+    def halve(state: State, axis: int) -> State | None:
+        return (best.reduce(state[0], axis, keepdims=True),) if len(state) == 1 else None
+
+    return halve
+
+
 def fold(best: np.ufunc, locate: Callable[[Array, Any], State], block: Array, index: Any) -> State:
     """The state of a block, whose extrema NumPy's reduction finds.
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ..errors import OperatorError, message
 from . import (
     affine,
@@ -83,6 +85,10 @@ COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fo
 HALVED: Mapping[Any, Callable[[State, int], State | None]] = {
     sums.combine: totals.halve,
     sums.mean_combine: sums.mean_halve,
+    extrema.min_combine: extrema.halving(np.minimum),
+    extrema.max_combine: extrema.halving(np.maximum),
+    extrema.nanmin_combine: extrema.halving(np.fmin),
+    extrema.nanmax_combine: extrema.halving(np.fmax),
 }
 
 # The finalise of these refuses a state without an answer. On a GPU such a state gives a negative position, or a number

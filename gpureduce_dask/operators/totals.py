@@ -106,8 +106,11 @@ def add(earlier: State, later: State) -> State:
 
 
 def halve(state: State, axis: int) -> State | None:
-    """The states of sums that are pairs folded along an axis by halves, as :func:`add` would; None if not done here."""
-    if len(state) == 1 or state[0].dtype == I8:
+    """The states of sums of integers or of pairs folded along an axis, to what :func:`add` makes of them by halves;
+    None if not done here."""
+    if state[0].dtype.kind in "iu":
+        return tuple(np.add.reduce(field, axis, keepdims=True) for field in state)
+    if len(state) == 1:
         return None
     found: list[Array] = []
     for hi, lo in zip(state[::2], state[1::2], strict=True):
