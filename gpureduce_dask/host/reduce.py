@@ -31,6 +31,7 @@ from ..operators.table import (
     POSITIONS,
     SKIPPING,
     STREAMING,
+    WHOLE,
     WIDENING,
 )
 from ..place import Place, whole
@@ -66,6 +67,7 @@ TOGETHER = 8  # times these bytes of such chunks, at least, are reduced together
 JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
 # than the 128 KiB from which on malloc maps pages for each array in a worker of dask's nanny
 REPEATED = 1 << 18  # elements of a chunk from which on those that are repeated are read once: combining costs calls
+LONG_ROW = 128  # elements of a reduced row of a view from which on NumPy's own extrema are no slower
 WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
 # more states than these leave no room for elements in the first level of cache
 
@@ -155,6 +157,9 @@ def reduce(
         ordered,
         is_mapped or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
+    if best := WHOLE.get(bound.monoid.fold) if _has_long_rows(arrays, bound, axes, layout.keeps_between) else None:
+        with np.errstate(all="ignore"):
+            return _closed(bound.pack((best.reduce(given[0], axes, keepdims=True),)), bound, before, final)
     is_whole = layout.direct and (not way.are_sums or math.prod(layout.extents) >= LARGE)
     is_whole = is_whole or (is_mapped and not layout.keeps_between)  # a tile's values lie as it does, but without gaps
     separate = () if is_whole or placed or ordered else layout.separate_axes(shape, way.by_short_rows)
@@ -177,6 +182,17 @@ def reduce(
     partial = cells.reshape([keepdims[a] for a in layout.kept]).transpose(back).reshape(keepdims)
     found: Array = np.ascontiguousarray(partial[turn] if turned else partial).reshape(keepdims)
     return found if writes_results else _closed(found, bound, before, final)
+
+
+def _has_long_rows(arrays: Chunks, bound: Bound, axes: tuple[int, ...], keeps_between: bool) -> bool:
+    """True for part of an array whose reduced rows NumPy takes as they lie: where they are long, of integers, or of
+    floats that would be copied else."""
+    x = arrays[0]
+    if x.flags.c_contiguous or x.dtype != bound.elements[0] or len(bound.fields) > 1:
+        return False
+    return x.dtype.kind in ("biuf" if keeps_between else "biu") and any(
+        x.strides[a] == x.itemsize and x.shape[a] >= LONG_ROW for a in axes
+    )
 
 
 def _closed(partial: Array, bound: Bound, before: Array | None, final: bool) -> Array:

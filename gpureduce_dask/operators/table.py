@@ -81,6 +81,14 @@ BY_SHORT_ROWS = (ACROSS | COMPILED) - PRODUCTS
 # And of bools these count in bytes.
 COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})
 
+# What NumPy's reductions give at once, of views too.
+WHOLE: Mapping[Any, np.ufunc] = {
+    extrema.min_fold: np.minimum,
+    extrema.max_fold: np.maximum,
+    extrema.nanmin_fold: np.fmin,
+    extrema.nanmax_fold: np.fmax,
+}
+
 # How states are folded by halves at once, that these combine.
 HALVED: Mapping[Any, Callable[[State, int], State | None]] = {
     sums.combine: totals.halve,
