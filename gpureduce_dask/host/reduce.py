@@ -157,9 +157,9 @@ def reduce(
         ordered,
         is_mapped or all(x.dtype == d and x.flags.aligned for x, d in zip(arrays, bound.elements, strict=True)),
     )
-    if best := WHOLE.get(bound.monoid.fold) if _has_long_rows(arrays, bound, axes, layout.keeps_between) else None:
+    if at_once := _at_once(arrays, bound, axes, layout.keeps_between):
         with np.errstate(all="ignore"):
-            return _closed(bound.pack((best.reduce(given[0], axes, keepdims=True),)), bound, before, final)
+            return _closed(bound.pack((at_once.reduce(given[0], axes, keepdims=True),)), bound, before, final)
     is_whole = layout.direct and (not way.are_sums or math.prod(layout.extents) >= LARGE)
     is_whole = is_whole or (is_mapped and not layout.keeps_between)  # a tile's values lie as it does, but without gaps
     separate = () if is_whole or placed or ordered else layout.separate_axes(shape, way.by_short_rows)
@@ -184,15 +184,15 @@ def reduce(
     return found if writes_results else _closed(found, bound, before, final)
 
 
-def _has_long_rows(arrays: Chunks, bound: Bound, axes: tuple[int, ...], keeps_between: bool) -> bool:
-    """True for part of an array whose reduced rows NumPy takes as they lie: where they are long, of integers, or of
-    floats that would be copied else."""
+def _at_once(arrays: Chunks, bound: Bound, axes: tuple[int, ...], keeps_between: bool) -> np.ufunc | None:
+    """NumPy's own reduction, where part of an array has long rows that it takes as they lie and is no slower at."""
     x = arrays[0]
-    if x.flags.c_contiguous or x.dtype != bound.elements[0] or len(bound.fields) > 1:
-        return False
-    return x.dtype.kind in ("biuf" if keeps_between else "biu") and any(
-        x.strides[a] == x.itemsize and x.shape[a] >= LONG_ROW for a in axes
-    )
+    found, dtypes, between = WHOLE.get(bound.monoid.fold, (None, (), ()))
+    kind = f"{x.dtype.kind}{x.dtype.itemsize}"
+    is_known = kind in dtypes or (keeps_between and kind in between)
+    if not is_known or x.flags.c_contiguous or x.dtype != bound.elements[0] or len(bound.fields) > 1:
+        return None
+    return found if any(x.strides[a] == x.itemsize and x.shape[a] >= LONG_ROW for a in axes) else None
 
 
 def _closed(partial: Array, bound: Bound, before: Array | None, final: bool) -> Array:

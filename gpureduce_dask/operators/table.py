@@ -81,12 +81,19 @@ BY_SHORT_ROWS = (ACROSS | COMPILED) - PRODUCTS
 # And of bools these count in bytes.
 COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fold_present})
 
-# What NumPy's reductions give at once, of views too.
-WHOLE: Mapping[Any, np.ufunc] = {
-    extrema.min_fold: np.minimum,
-    extrema.max_fold: np.maximum,
-    extrema.nanmin_fold: np.fmin,
-    extrema.nanmax_fold: np.fmax,
+# Of long rows of views NumPy's own reductions are as fast as any: of which kinds and sizes of elements, and which only
+# where kept axes lie between those that are reduced.
+INTEGERS = frozenset({"b1", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))})
+FLOATS, LARGEST, NONE = frozenset({"f4", "f8"}), frozenset({"i8", "u8"}), frozenset[str]()
+WHOLE: Mapping[Any, tuple[np.ufunc, frozenset[str], frozenset[str]]] = {
+    extrema.min_fold: (np.minimum, INTEGERS, FLOATS),
+    extrema.max_fold: (np.maximum, INTEGERS, FLOATS),
+    extrema.nanmin_fold: (np.fmin, INTEGERS, FLOATS),
+    extrema.nanmax_fold: (np.fmax, INTEGERS, FLOATS),
+    logic.fold_any: (np.logical_or, INTEGERS | FLOATS, NONE),
+    logic.fold_all: (np.logical_and, INTEGERS | FLOATS, NONE),
+    sums.fold: (np.add, LARGEST, NONE),
+    sums.fold_present: (np.add, LARGEST, NONE),
 }
 
 # How states are folded by halves at once, that these combine.
