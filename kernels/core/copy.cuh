@@ -17,6 +17,12 @@ template <int Bytes = 16> GR_HD void copy_async(void* to_shared, const void* fro
 #endif
 }
 
+// Copies 1 to 16 bytes, a power of two: of fewer than 4 at once.
+template <int Bytes> GR_HD void copy_word(u8* to_shared, const u8* from) {
+    if constexpr (Bytes >= 4) copy_async<Bytes>(to_shared, from);
+    else *(typename Word<Bytes>::type*)to_shared = *(const typename Word<Bytes>::type*)from;
+}
+
 // As a copy of 16 bytes of which only the first `bytes` are there: zeros take the place of the others. No more is read, but
 // compute-sanitizer counts all 16 (version 2025.3), so that kernels compiled for it (block/checked.cuh) copy byte by byte.
 GR_HD void copy_async_part(void* to_shared, const void* from, u32 bytes) {

@@ -87,18 +87,16 @@ struct PackScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V>
 
 // Two sums rounded to results that lie in one word. Sums of bfloat16 are multiples of its least number; below 2^-126 binary32 holds
 // them exactly, and above a sticky bit stands for all digits that are cut off, so that ties are rounded right.
-template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* option, bfloat16) {
+template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* option) {
 #if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
-    const u32 a = bit_cast<u32>(__double2float_rz(lower)) | ((bit_cast<u64>(lower) & 0x1fffffffu) != 0);
-    const u32 b = bit_cast<u32>(__double2float_rz(upper)) | ((bit_cast<u64>(upper) & 0x1fffffffu) != 0);
-    u32 word;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(bit_cast<f32>(b)), "f"(bit_cast<f32>(a)));
-    return word;
-#else
-    return Emit::of(lower, option).bits | (u32)Emit::of(upper, option).bits << 16;
+    if constexpr (IsSame<typename Emit::Out, bfloat16>::yes) {
+        const u32 a = bit_cast<u32>(__double2float_rz(lower)) | ((bit_cast<u64>(lower) & 0x1fffffffu) != 0);
+        const u32 b = bit_cast<u32>(__double2float_rz(upper)) | ((bit_cast<u64>(upper) & 0x1fffffffu) != 0);
+        u32 word;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(bit_cast<f32>(b)), "f"(bit_cast<f32>(a)));
+        return word;
+    }
 #endif
-}
-template <class Emit> GR_HD u32 rounded_pair(f64 lower, f64 upper, const f64* option, half) {
     return Emit::of(lower, option).bits | (u32)Emit::of(upper, option).bits << 16;
 }
 
@@ -145,7 +143,7 @@ template <class Map, class Emit, int V, int Sums = V> struct FiniteScan {
                 f64& total = sum[(k * each + i) % Sums];
                 found[i] = total = add_finite(total, all, k * each + i);
             });
-            if constexpr (each == 2) ((u32*)&to)[k] = rounded_pair<Emit>(found[0], found[1], option, T());
+            if constexpr (each == 2) ((u32*)&to)[k] = rounded_pair<Emit>(found[0], found[1], option);
             else to.at[k] = Emit::of(found[0], option);
         });
     }

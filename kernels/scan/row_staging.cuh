@@ -42,8 +42,7 @@ struct RowStaging {
         }
         const u32 phase = ((u32)(u64)from + first * (u32)step) & 15, phase_step = (u32)layout.phase_step;
         return {share + first * (u32)layout.pitch + byte + (phase_step ? 0 : phase), (i32)layout.pitch,
-                phase_step ? phase : 0, phase_step,
-                column_stride, more};
+                phase_step ? phase : 0, phase_step, column_stride, more};
     }
 
     // All lanes of a warp call. `first` is the operand's first element. Even: rows that lie alike are copied in fewer steps.

@@ -90,9 +90,7 @@ template <int Elements, int Size> struct SteppedSpan {
         });
         if (phase == 0 || lane >= each) return phase;
         const u32 byte = lane * Size;  // in a pack: elements of the first, and of the one behind the last
-        const u8* source = base + byte + (byte >= phase ? 0 : packs * 16);
-        if constexpr (Size >= 4) copy_async<Size>(to + byte, source);
-        else *(typename Word<Size>::type*)(to + byte) = *(const typename Word<Size>::type*)source;
+        copy_word<Size>(to + byte, base + byte + (byte >= phase ? 0 : packs * 16));
         return phase;
     }
     template <int Apart, int Offset> GR_HD u32 fetch_picked(u8* to) const {
@@ -243,10 +241,7 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
         fetch_each<Unit>(units, cursor_of<Of>(units, (u8*)from, 32 * Unit / Size), to);
         return 0;
     }
-    for_each_unit<Of>(units, [&](int at, i64 offset) {
-        if constexpr (Unit >= 4) copy_async<Unit>(to + at * Size, from + offset);
-        else *(typename Word<Unit>::type*)(to + at * Size) = *(const typename Word<Unit>::type*)(from + offset);
-    });
+    for_each_unit<Of>(units, [&](int at, i64 offset) { copy_word<Unit>(to + at * Size, from + offset); });
     return 0;
 }
 
