@@ -70,8 +70,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             if (lane == 0) scratch().misaligned[stage][warp] = misaligned;
             return;
         }
-        const u8* a = task.a - low * Share::size_a;
-        fetch_packs<Share::elements, Share::size_a>(share_a(stage), a, first, low, high);
+        fetch_packs<Share::elements, Share::size_a>(share_a(stage), task.a - low * Share::size_a, first, low, high);
         if constexpr (Share::size_b > 0)
             fetch_packs<Share::elements, Share::size_b>(share_b(stage), task.b - low * Share::size_b, first, low, high);
     }

@@ -128,10 +128,20 @@ template <int Size, int Lanes = 32> struct StagedLine {
     }
 };
 
-// All lanes of a warp call, each warp for its own shares of a scan. Work says how a share is fetched into a stage, scanned there
-// and drained, and how many are on their way into shared memory meanwhile (`ahead`). No block barrier.
-template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
-    const u64 all = (u64)gridDim.x * Work::warps;
+// A Work that has nothing to prepare.
+template <int Warps, class ScanTask = Scan> struct ShareWork {
+    typedef ScanTask Task;
+    static const int warps = Warps;
+    GR_HD void prepare() const {}  // all threads of the block call, before all else
+};
+
+// Grid: any number of blocks. Each warp takes shares of its own. Work says how a share is fetched into a stage, scanned there and
+// drained, and how many are on their way into shared memory meanwhile (`ahead`).
+template <class Work>
+__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ typename Work::Task task) {
+    const Work work(task);
+    work.prepare();
+    const u64 all = (u64)gridDim.x * Work::warps, shares = task.tiles;
     u64 share = (u64)blockIdx.x * Work::warps + threadIdx.x / 32;
     u32 stage = 0;
     const int ahead = Work::ahead;
@@ -151,19 +161,4 @@ template <class Work> GR_HD void for_each_share(const Work& work, u64 shares) {
         __syncwarp();
         stage = stage == ahead ? 0 : stage + 1;
     }
-}
-
-// A Work that has nothing to prepare.
-template <int Warps, class ScanTask = Scan> struct ShareWork {
-    typedef ScanTask Task;
-    static const int warps = Warps;
-    GR_HD void prepare() const {}  // all threads of the block call, before all else
-};
-
-// Grid: any number of blocks.
-template <class Work>
-__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ typename Work::Task task) {
-    const Work work(task);
-    work.prepare();
-    for_each_share(work, task.tiles);
 }
