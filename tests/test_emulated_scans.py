@@ -990,8 +990,8 @@ DEFECTS = {
         ),
     ),
     "rows of contiguous columns are added in binary32 and not written": (
-        "if (writing.scan.is_small()) return walk(location, stage, writing);",
-        "if (writing.scan.is_small()) return;",
+        "if (checking.fold.is_small()) return walk(location, stage, writing);",
+        "if (checking.fold.is_small()) return;",
         ("variances in binary32 in contiguous columns", "deviations in binary32 in contiguous columns, backwards"),
     ),
     "a line shorter than a pack stays behind": (

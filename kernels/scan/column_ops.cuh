@@ -111,14 +111,8 @@ template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
 // Variances in binary32 behind many rows, where `is_small` says so once `take` has had the same rows; or with so many more as usual.
-template <class Op, class Emit> struct VarianceF32Run : VarianceF32Delta<Op, Emit> {
-    f32 more;  // squares about the mean
-    GR_HD VarianceF32Run() {}
-    GR_HD VarianceF32Run(const typename Op::State& before, const f64* option) : VarianceF32Delta<Op, Emit>(before, option), more(0) {}
-    template <class From, class To> GR_HD void run(const From& from, To& to) { this->walk(from, to); }
-};
-template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Run<Op, Emit>> {
-    typedef RowRunColumnScan<Op, Emit, V, VarianceF32Run<Op, Emit>> Rows;
+template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> {
+    typedef RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> Rows;
     using Rows::Rows, Rows::runs;
     template <int Count> GR_HD void take(const Pack<typename Op::In, V> (&from)[Count]) {
         unrolled<Count>([&](int i) {

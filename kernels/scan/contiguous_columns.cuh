@@ -191,7 +191,8 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         Fold fold;
         Value ahead;  // the state before the line that began last, if one did
         bool has_head, is_finite;
-        GR_HD Reducer(const ContiguousColumnScan& owner) : scan(owner), has_head(false), is_finite(true) {}
+        GR_HD Reducer(const ContiguousColumnScan& owner, const Fold& begun = Fold())
+            : scan(owner), fold(begun), has_head(false), is_finite(true) {}
         GR_HD bool was_finite() const {
             if constexpr (Fold::assumes_finite) return is_finite && fold.was_finite();
             return true;
@@ -323,19 +324,14 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         state = folding.state();
         return folding.was_finite();
     }
-    // Squares about the mean before, for a writer.
-    template <class Scan> struct Checker {
-        Scan& scan;
-        template <int Count> GR_HD void take(const Pack<In, 1> (&rows)[Count], u8*, i32) { scan.take(rows); }
-    };
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[1]) const {
         if constexpr (!Lines && !Exclusive && VarianceF32Delta<Op, Emit>::exists) {
             typedef F32ColumnScan<Op, Emit, 1> F32Scan;
             Writer<F32Scan> writing(*this, before);
-            Checker<F32Scan> checking = {writing.scan};
             if (writing.scan.is_small(2 * rows)) {
+                Reducer<F32Scan> checking(*this, writing.scan);
                 walk(location, stage, checking);
-                if (writing.scan.is_small()) return walk(location, stage, writing);
+                if (checking.fold.is_small()) return walk(location, stage, writing);
             }
         }
         Writer<Scan> writing(*this, before);

@@ -155,7 +155,9 @@ template <class Op, class Emit> struct VarianceF32Delta { static const bool exis
 template <class T, bool SkipNan, bool Root>
 struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>> : VarianceDelta<T, Root> {
     static const bool exists = FewDigits<T>::yes;
+    f32 more = 0;  // squares about the mean, of elements that are looked at before they are scanned
     using VarianceDelta<T, Root>::VarianceDelta;
+    template <class From, class To> GR_HD void run(const From& from, To& to) { this->walk(from, to); }
 };
 
 // Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
