@@ -17,8 +17,7 @@ struct LaneGroups {
         }
         return state;
     }
-    // All lanes of a warp call. `of`: the state of the column's lane in another group. `all`: the states of all groups, in each
-    // lane.
+    // All lanes of a warp call. `of`: the state of the column's lane in another group; `all`: those of all, in each lane.
     template <class Op> GR_HD typename Op::State of(typename Op::State state, u32 other) const {
         if (groups == 1) return state;
         return shuffle_from(0xffffffffu, state, (int)((threadIdx.x + (other - group) * width) % 32), 32);
@@ -37,8 +36,7 @@ struct ElementCounts {
     }
 };
 
-// From the tile before. A chain has one tile state for each column, written again and again: only the next tile reads it, and
-// overwrites it.
+// From the tile before. A chain has one tile state for each column: only the next tile reads it, and then overwrites it.
 template <class Op> struct ChainedScan {
     typedef typename Op::State State;
     const Strips& task;

@@ -251,8 +251,7 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         walk<Together>(location, rows, stage, writing);
     }
 
-    // All lanes of a warp call, V warps for a tile: the prefixes of each warp's rows, for one of a lane's columns
-    // each.
+    // All lanes of a warp call, V warps for a tile: the prefixes of each warp's rows, for one of a lane's columns each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         typedef typename Conditional<Anchored, TwoLevelLookBack<Op, RADIX, SLOTS>, ChainedScan<Op>>::type Links;
         const u32 at = ColumnStride == 1 ? lane * V + look_back_warp : look_back_warp * ColumnStride + lane;

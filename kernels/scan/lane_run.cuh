@@ -60,8 +60,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         const i64 run = Share::run, before = elements_before(first), left = (i64)(task.positions - task.lead) - before;
         return {before < 0 ? (u32)(before < -run ? run : -before) : 0, left < 0 ? 0 : left < run ? (u32)left : (u32)run};
     }
-    // The index of a run's element number `element`, where the first one has `index`; what the first would have in a line that
-    // begins at an element.
+    // The index of an element of a run whose first has `index`; what the first would have in a line that begins at an element.
     GR_HD i64 index_at(i64 index, int element) const { return index + element * task.step_index; }
     GR_HD i64 index_from(int element) const { return task.index - element * task.step_index; }
 

@@ -76,8 +76,7 @@ template <class Work> struct Pipeline {
     // Threads of a barrier: all warps that scan, and those that look back for one tile.
     static const u32 barrier_threads = 32 * (Warps + LookBackWarps);
 
-    // All lanes of the warps behind those that scan call. LookBackWarps of them a round look back for rounds i, i + WRITE_DELAY,
-    // ...
+    // All lanes of the warps behind those that scan call. LookBackWarps of them look back for every WRITE_DELAY-th round.
     GR_HD void run_look_back() const {
         const u32 look_back_warp = (warp - Warps) % LookBackWarps;
         if (!Work::prefetches_tile && warp == Warps && lane == 0)

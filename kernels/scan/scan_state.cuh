@@ -101,8 +101,7 @@ template <class Op> struct LineEnds {
 };
 
 // Positions without an index that kernels tell: a state counts its elements, so that those of what it is combined with lie behind
-// them (`shift_index`). For lines from the first element to the last. Without carries positions begin at 0: the caller
-// sees to that.
+// them (`shift_index`). For lines from the first element to the last. Without carries the caller has positions begin at 0.
 template <class Op> struct Counted {
     typedef typename Op::In In;
     struct State {

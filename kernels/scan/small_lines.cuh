@@ -197,8 +197,7 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
             __syncthreads();
         }
     }
-    // Replaces this lane's elements by results, where all of its lines exist, without carries and totals. Lines end at the same
-    // element in all lanes.
+    // Replaces a lane's elements by results where all lines exist, without carries and totals: all lanes' lines end together.
     GR_HD void walk_whole_lines(u32 stage) const {
         const u32 length = (u32)task.length;
         u32 number = 0;  // elements of a line that are taken

@@ -135,8 +135,7 @@ template <int Elements, int Size> struct SteppedSpan {
     }
 };
 
-// Below, shares are copied unit by unit. A copy unit is elements that lie together in memory, as many as are aligned wherever lines
-// begin.
+// Below, shares are copied by copy units: elements that lie together in memory, as many as are aligned wherever lines begin.
 
 // Finds the copy units, of E elements each, of a share from position `first` on.
 template <int Elements, int E> struct CopyUnits {

@@ -30,8 +30,7 @@ struct SubwarpLineScan : ShareWork<Warps> {
           count(begin < length ? length - begin < scan.parts ? length - begin : (u32)scan.parts : 0),
           stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * stage_bytes() + subwarps * (u32)scan.unit_out)) {}
 
-    // The task's units are bytes from one line to the next in shared memory; `unit_out` is 0 where results take the place of
-    // elements.
+    // The task's units are bytes from one line to the next in shared memory; `unit_out` is 0 where results replace elements.
     GR_HD u32 stage_bytes() const { return subwarps * (u32)(task.unit_a + task.unit_b); }
     GR_HD u8* staged_a(u32 stage) const { return stages + stage * stage_bytes() + subwarp * (u32)task.unit_a; }
     GR_HD u8* staged_b(u32 stage) const {

@@ -1,5 +1,4 @@
-// Tile states of a look-back, polled with a bound on waiting. Words carry marks (core/published.cuh), or, where all can be told
-// from zero, none.
+// Tile states of a look-back, polled with a bound on waiting. Words carry marks (core/published.cuh), or, if never zero, none.
 #pragma once
 #include "../core/published.cuh"
 #include "pivoted_moments.cuh"

@@ -135,8 +135,8 @@ template <int Warps, class ScanTask = Scan> struct ShareWork {
     GR_HD void prepare() const {}  // all threads of the block call, before all else
 };
 
-// Grid: any number of blocks. Each warp takes shares of its own. Work says how a share is fetched into a stage, scanned there and
-// drained, and how many are on their way into shared memory meanwhile (`ahead`).
+// Grid: any number of blocks. Each warp takes shares of its own. Work says how a share is fetched into a stage, scanned there
+// and drained, and how many are on their way into shared memory meanwhile (`ahead`).
 template <class Work>
 __global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ typename Work::Task task) {
     const Work work(task);
