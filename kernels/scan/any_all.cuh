@@ -8,12 +8,10 @@
 
 template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps, 1> {
     typedef typename Op::In In;
-    typedef boolean State;
     static const bool after = IsSame<Op, Any<In>>::yes;  // the result from the element that decides on
     static const int V = 16 / sizeof(In), elements = 32 * Run * V, bytes = elements * sizeof(In);
     static const int stage_bytes = Warps * bytes, tile_elements = Warps * elements;
     static const int shared_tiles = 2;  // tiles in shared memory: one comes while one is folded
-    static const bool prefetches_tile = true;
     struct TileLocation { u64 tile; };
     struct SharedScratch {
         u32 decided[STATE_SLOTS][Warps];  // by rounds: whether a warp's share has an element that decides
@@ -67,8 +65,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     // All lanes of a warp call; each gets the first element of the share that decides, or `elements`.
     GR_HD u32 search(u32 stage) const {
         typename Op::Acc acc = Op::start();
-#pragma unroll
-        for (int k = 0; k < Run; k++) Op::absorb_pack(acc, pack_at(stage, k * 32 + lane), 0, 1);
+        unrolled<Run>([&](int k) { Op::absorb_pack(acc, pack_at(stage, k * 32 + lane), 0, 1); });
         if (!__any_sync(0xffffffffu, is_decided(Op::settle(acc)))) return elements;
         u32 pack = 0;
         for (;; pack += 32) {

@@ -150,11 +150,10 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
         }
         GR_HD void poll(u32 done) {
             const u32 bits = wanted(done);
-#pragma unroll
-            for (u32 i = 0; i < Slots; i++) {
+            unrolled<Slots>([&](int i) {
                 polled[i].clear();
                 polled[i].poll(at(done + i), bits >> i & 1);
-            }
+            });
         }
         GR_HD i64 count(u32 place) const {
             const u32 first = link + (begin + place) * hop;

@@ -187,15 +187,13 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         PendingState pending = no_pending();
         pending.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
         if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, V>>(location, stage, state);
-        if constexpr (V == 1) {
-            if (task.row_groups > 1) {  // a scan over the row groups, column by column
-                for (u32 up = width; up < 32; up *= 2) {
-                    const State earlier = shuffle_up(0xffffffffu, state[0], (int)up, 32);
-                    if (lane >= up) state[0] = Op::combine(earlier, state[0]);
-                }
-                const State before = shuffle_up(0xffffffffu, state[0], (int)width, 32);
-                if (row_group > 0) pending.before = before;
+        if constexpr (V == 1) if (task.row_groups > 1) {  // a scan over the row groups, column by column
+            for (u32 up = width; up < 32; up *= 2) {
+                const State earlier = shuffle_up(0xffffffffu, state[0], (int)up, 32);
+                if (lane >= up) state[0] = Op::combine(earlier, state[0]);
             }
+            const State before = shuffle_up(0xffffffffu, state[0], (int)width, 32);
+            if (row_group > 0) pending.before = before;
         }
         if (row_group + 1 == task.row_groups)
             unrolled<V>([&](int j) { scratch().state[slot][warp][column + j * ColumnStride] = state[j]; });

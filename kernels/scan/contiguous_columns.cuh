@@ -23,7 +23,6 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
     typedef ColumnOps<Op, Emit, 1, Exclusive, ShiftsFloats> Ops;
     static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
-    static const bool prefetches_tile = true;
     // Rows that a lane reads from shared memory at once.
     static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : sizeof(State) > 8 ? 4 : 8;
     static const bool assumes_finite = Ops::Fold::assumes_finite;

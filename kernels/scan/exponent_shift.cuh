@@ -49,11 +49,9 @@ GR_HD u32 times_zero(u32 word, u32 sum, bfloat16) {
 }
 GR_HD u32 times_zero(u32 word, u32 sum, f32) { return bit_cast<u32>(bit_cast<f32>(word) * 0.0f + bit_cast<f32>(sum)); }
 template <class T, int V> GR_HD u32 check_finite(const Pack<T, V>& pack, u32 sum) {
-    if constexpr (V * sizeof(T) % 4 == 0) {
+    if constexpr (V * sizeof(T) % 4 == 0)
         unrolled<V * (int)sizeof(T) / 4>([&](int w) { sum = times_zero(((const u32*)&pack)[w], sum, T()); });
-    } else {
-        unrolled<V>([&](int j) { sum = times_zero(((const u16*)&pack)[j], sum, T()); });
-    }
+    else unrolled<V>([&](int j) { sum = times_zero(((const u16*)&pack)[j], sum, T()); });
     return sum;
 }
 template <class T, int V> GR_HD bool all_finite(const Pack<T, V>& pack) { return check_finite(pack, 0) == 0; }
@@ -98,11 +96,9 @@ template <class Map> struct AddedPack {
 template <class T> struct AddedPack<NonNan<T, f64>> {
     template <int V> static GR_HD Pack<T, V> of(const Pack<T, V>& from) {
         Pack<T, V> all;
-        if constexpr (sizeof(T) == 2 && V % 2 == 0) {
+        if constexpr (sizeof(T) == 2 && V % 2 == 0)
             unrolled<V / 2>([&](int w) { ((u32*)&all)[w] = numbers_or_zeros(((const u32*)&from)[w], T()); });
-        } else {
-            unrolled<V>([&](int j) { all.at[j] = is_nan(from.at[j]) ? T() : from.at[j]; });
-        }
+        else unrolled<V>([&](int j) { all.at[j] = is_nan(from.at[j]) ? T() : from.at[j]; });
         return all;
     }
 };

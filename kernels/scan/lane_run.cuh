@@ -75,18 +75,10 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
 
     // A pack's element number i in the order of the scan.
     GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
-    // A pack's element, or all of pack number k of a run whose first element has an index.
-    GR_HD void take(ThreadReduce<Op>& reduce, const In& x, i64 index, int element) const {
-        if constexpr (KeepsIndex<Op>::yes) reduce.take(x, index_at(index, element));
-        else reduce.take(x);
-    }
+    // All of pack number k of a run whose first element has an index.
     GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from, i64 index, int k) const {
-        if constexpr (!KeepsIndex<Op>::yes) {
-            reduce.take(in_scan_order(from));
-        } else {
-#pragma unroll
-            for (int i = 0; i < V; i++) take(reduce, from.at[scan_index(i)], index, k * V + i);
-        }
+        if constexpr (!KeepsIndex<Op>::yes) reduce.take(in_scan_order(from));
+        else unrolled<V>([&](int i) { reduce.take(from.at[scan_index(i)], index_at(index, k * V + i)); });
     }
     GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
         return scan_one<Op, RowEmit<Emit>, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
@@ -110,8 +102,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
             fast.run(in_scan_order(from), to);
             return in_scan_order(to);
         }
-#pragma unroll
-        for (int i = 0; i < V; i++) to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i);
+        unrolled<V>([&](int i) { to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i); });
         return to;
     }
     // Writes a run's packs without checks. Some are read before results take their place: the compiler does not know that packs do
@@ -165,9 +156,8 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
             VarianceF32Delta<Op, Emit> delta(value, task.option);
             if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(delta);
         }
-        if constexpr (by_packs && ShiftedPowerSums<Op>::exists) {
+        if constexpr (by_packs && ShiftedPowerSums<Op>::exists)
             if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(fast);
-        }
 #pragma unroll unroll_packs
         for (int k = 0; k < Run; k++) put(k, results_of(fast, value, pack(k), index, k));
     }
@@ -191,7 +181,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
             else if (elements.has_some(k))
 #pragma unroll
                 for (int i = 0; i < V; i++)
-                    if (elements.has(k, i)) take(reduce, from.at[scan_index(i)], at.index, k * V + i);
+                    if (elements.has(k, i)) reduce.take(from.at[scan_index(i)], index_at(at.index, k * V + i));
         }
         return run_state(has_head ? start_or_none(at.line) : Op::identity(), reduce, has_head);
     }

@@ -28,15 +28,13 @@ template <class Map, class A, class Result> struct MeanScan {
     GR_HD MeanScan(Averaged<A> mean, const f64*) : sum(mean.sum), count((f64)mean.count) {}
     GR_HD Averaged<A> now() const { return {sum, (i64)count}; }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
-        if constexpr (ExponentShiftedBits<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) {
-            if (all_finite(from)) {
-                unrolled<V>([&](int j) {
-                    sum = add_finite(sum, from, j);
-                    count += 1;
-                    to.at[j] = Quotient<Result>::of(sum, count, one_over(count));
-                });
-                return;
-            }
+        if constexpr (ExponentShiftedBits<T>::exists && sizeof(A) == 8 && V * sizeof(T) % 4 == 0) if (all_finite(from)) {
+            unrolled<V>([&](int j) {
+                sum = add_finite(sum, from, j);
+                count += 1;
+                to.at[j] = Quotient<Result>::of(sum, count, one_over(count));
+            });
+            return;
         }
         unrolled<V>([&](int j) {
             add(sum, Map::of(from.at[j]));

@@ -29,7 +29,7 @@ template <class ScanTask, int Warps, int LookBackWarps> struct TileWork {
     typedef ScanTask Task;
     static const int warps = Warps, look_back_warps = LookBackWarps, blocks = GR_BLOCKS;
     static const int stages = STAGES;  // tiles in shared memory
-    static const bool keeps_elements = false, keeps_step = false;
+    static const bool prefetches_tile = true, keeps_elements = false, keeps_step = false;
     struct RegisterTile {};
     GR_HD void begin() const {}  // all threads of the block call
     // One thread of a block calls: takes a number, and says whose tile's it is in a round.

@@ -73,11 +73,8 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
         fill(first, rows, table, option[0]);
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
-        if (count == 0) {
-            unrolled<V>([&](int j) { mean[j] = Mean{cast<f64>(from[0].at[j])}; });
-        } else if (wide && count < few) {
-            settle();
-        }
+        if (count == 0) unrolled<V>([&](int j) { mean[j] = Mean{cast<f64>(from[0].at[j])}; });
+        else if (wide && count < few) settle();
         unrolled<Count>([&](int i) {
             const Entry part = next[i];
             f64 variances[V];

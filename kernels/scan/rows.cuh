@@ -16,7 +16,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
     typedef WarpShare<In, Out, Run> Share;
     typedef LaneRun<Op, Emit, Run, Lines, Strided, Exclusive, Reverse> Lane;
     static const int V = Share::V;
-    static const bool prefetches_tile = true, keeps_step = KeepsStep;
+    static const bool keeps_step = KeepsStep;
     static const int stage_bytes = Warps * (Share::bytes_a + Share::bytes_b);
     static const int tile_elements = Warps * Share::elements;
     // A lane's prefix within its warp is kept as power sums where a warp's share is folded to those.
@@ -129,14 +129,12 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
         const bool even = Lines ? pending.even : is_inner(first);
         const Cursor at = Lines && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
-        if constexpr (by_power_sums) {
-            if (even && (!skips || scratch().misaligned[stage][warp])) {
-                const Value own = Running::value(pending.before);
-                const ShiftedPowerSums<Op> fold(first_element(stage));
-                __syncwarp();  // results may take the elements' place
-                const Value before = fold.append(prefix, fold.unpacked(own), lane * Share::run);
-                return run.write_even(before, at.index, fold.squares_of(own, before, Share::run));
-            }
+        if constexpr (by_power_sums) if (even && (!skips || scratch().misaligned[stage][warp])) {
+            const Value own = Running::value(pending.before);
+            const ShiftedPowerSums<Op> fold(first_element(stage));
+            __syncwarp();  // results may take the elements' place
+            const Value before = fold.append(prefix, fold.unpacked(own), lane * Share::run);
+            return run.write_even(before, at.index, fold.squares_of(own, before, Share::run));
         }
         if (even) return run.write_even(value, at.index);
         run.write_ends(at, run.elements_of(first), value);
@@ -163,19 +161,18 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const i64 first = share_of(location.tile);
         const Cursor at = lane_run(stage).cursor(first);
         const bool even = is_even(first, at);
-        if constexpr (by_power_sums) {
-            if (even) {
-                ShiftedPowerSums<Op> fold(first_element(stage));
+        if constexpr (by_power_sums) if (even) {
+            ShiftedPowerSums<Op> fold(first_element(stage));
 #pragma unroll 3
-                for (int k = 0; k < Run; k++) fold.take(lane_run(stage).pack(k));
-                const typename ShiftedPowerSums<Op>::SumState through = fold.through();
-                const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
-                if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;
-                if (whole) {
-                    if (lane == 31)
-                        scratch().total[slot][warp] = Running::of(fold.template settled<MeanOf<In>>(through, Share::elements), false);
-                    return {Running::of(fold.packed(fold.before(through)), false), even, false};
-                }
+            for (int k = 0; k < Run; k++) fold.take(lane_run(stage).pack(k));
+            const typename ShiftedPowerSums<Op>::SumState through = fold.through();
+            const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
+            if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;
+            if (whole) {
+                if (lane == 31)
+                    scratch().total[slot][warp] =
+                        Running::of(fold.template settled<MeanOf<In>>(through, Share::elements), false);
+                return {Running::of(fold.packed(fold.before(through)), false), even, false};
             }
         }
         bool finite = false;

@@ -182,7 +182,7 @@ template <class Op> struct ThreadReduce {
 template <class Map> struct ThreadReduce<Sum<Map, f64>> {
     f64 sum;
     GR_HD ThreadReduce() : sum(0) {}
-    GR_HD void take(typename Map::In x) { sum = ScanStep<Sum<Map, f64>>::of(sum, x); }
+    GR_HD void take(typename Map::In x, i64 = 0) { sum = ScanStep<Sum<Map, f64>>::of(sum, x); }
     template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) { add_in_order<Map>(sum, pack); }
     GR_HD f64 state() const { return sum; }
 };
@@ -190,7 +190,7 @@ template <class Map> struct ThreadReduce<Sum<Map, f64>> {
 template <class Map> struct ThreadReduce<Mean<Map, f64>> {
     Averaged<f64> mean;
     GR_HD ThreadReduce() : mean() {}
-    GR_HD void take(typename Map::In x) { mean = ScanStep<Mean<Map, f64>>::of(mean, x); }
+    GR_HD void take(typename Map::In x, i64 = 0) { mean = ScanStep<Mean<Map, f64>>::of(mean, x); }
     template <int V> GR_HD void take(const Pack<typename Map::In, V>& pack) {
         add_in_order<Map, (V > 4)>(mean.sum, pack);
         mean.count += count_pack<Map>(pack);

@@ -391,12 +391,10 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
         return {none, task.option};
     }
     GR_HD void walk(u64 share, u32 stage) const {
-        if constexpr (Tables::uses_table) {
-            if (!task.carry) {
-                auto scan = fresh();
-                scan.next = (const ReciprocalTable::Entry*)table();
-                return walk_lines(share, stage, [&](u64) { return scan; });
-            }
+        if constexpr (Tables::uses_table) if (!task.carry) {
+            auto scan = fresh();
+            scan.next = (const ReciprocalTable::Entry*)table();
+            return walk_lines(share, stage, [&](u64) { return scan; });
         }
         walk_lines(share, stage, [&](u64 line) {
             const State before[1] = {task.carry ? LineEnds<Op>::before(task, line) : Op::identity()};

@@ -226,15 +226,12 @@ template <i64 Offset::*Of, class Units> GR_HD UnitCursor cursor_of(const Units& 
 // many bytes they are shifted there.
 template <i64 Offset::*Of, int Size, int Unit = 16, int Elements>
 GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
-    if constexpr (Unit == 16) {
-        if (unit != 16) {
-            const SteppedSpan<Elements, Size> span(start, from + start.here.*Of, start.step.*Of);
-            if (span.apart) return span.fetch(to);
-        }
+    if constexpr (Unit == 16) if (unit != 16) {
+        const SteppedSpan<Elements, Size> span(start, from + start.here.*Of, start.step.*Of);
+        if (span.apart) return span.fetch(to);
     }
-    if constexpr (Unit > Size) {
+    if constexpr (Unit > Size)
         if (unit != Unit) return fetch_units<Of, Size, Unit / 2>(task, unit, to, from, first, start);
-    }
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
     if (start.evenly) {
         fetch_each<Unit>(units, cursor_of<Of>(units, (u8*)from, 32 * Unit / Size), to);
@@ -247,9 +244,8 @@ GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 fi
 // All lanes of a warp call. Copies a share's results out of shared memory.
 template <int Elements, int Size, int Unit = 16>
 GR_HD void drain_units(const Scan& task, u64 unit, const u8* from, u8* to, i64 first, const ShareStart<Elements>& start) {
-    if constexpr (Unit > Size) {
+    if constexpr (Unit > Size)
         if (unit != Unit) return drain_units<Elements, Size, Unit / 2>(task, unit, from, to, first, start);
-    }
     typedef typename Word<Unit>::type W;
     const CopyUnits<Elements, Unit / Size> units(task, first, start);
     const auto copy = [&](int at, i64 offset) { __stcs((W*)(to + offset), *(const W*)(from + at * Size)); };

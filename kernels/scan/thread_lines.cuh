@@ -75,9 +75,7 @@ struct ThreadColumnScan {
     // Rows, or with Last what is left of them, all of which are loaded before the first is scanned.
     template <bool Whole, int Rows, bool Last, class Columns> GR_HD void take(Columns& scan) {
         Pack<In, columns> batch[Rows];
-#pragma unroll
-        for (int i = 0; i < Rows; i++)
-            if (!Last || i < left) load<Whole>(batch[i]);
+        unrolled<Rows>([&](int i) { if (!Last || i < left) load<Whole>(batch[i]); });
         const auto put = [&](int, const Pack<Out, columns>& row) { store<Whole>(row); };
         scan_batch<Pack<Out, columns>, (Rows < Ops::together ? Rows : Ops::together), !Last>(scan, batch, left, put);
     }
@@ -97,13 +95,11 @@ struct ThreadColumnScan {
     template <bool Whole> GR_HD void run() {
         State state[columns];
         unrolled<columns>([&](int j) { state[j] = before<Whole>(j, j > 0 ? state[0] : Op::identity()); });
-        if constexpr (Tables::uses_table) {
-            if (!task.carry || ReciprocalTable::counts_agree(state, has<Whole>(0))) {
-                typename Tables::EqualCounts scan(state, task.option);
-                scan.begin(0, (u32)left, GR_SHARED + threadIdx.x / 32 * left * sizeof(ReciprocalTable::Entry));
-                __syncwarp();
-                return take_all<Whole, Batch>(scan);
-            }
+        if constexpr (Tables::uses_table) if (!task.carry || ReciprocalTable::counts_agree(state, has<Whole>(0))) {
+            typename Tables::EqualCounts scan(state, task.option);
+            scan.begin(0, (u32)left, GR_SHARED + threadIdx.x / 32 * left * sizeof(ReciprocalTable::Entry));
+            __syncwarp();
+            return take_all<Whole, Batch>(scan);
         }
         // Of unlike counts row by row.
         typedef AnyColumnScan<Op, Emit, columns, Exclusive> Any;
@@ -127,9 +123,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnO
 // prefix (reduce-then-scan, Merrill and Grimshaw 2009).
 
 // The part of a line that a thread takes, or a warp.
-struct LinePart {
-    u64 line, split, first, end;
-};
+struct LinePart { u64 line, split, first, end; };
 GR_HD LinePart part_of(const Scan& task, u64 number) {
     const u64 split = task.tiles == 1 ? 0 : task.lines == 1 ? number : task.by_lines.of(number);
     const u64 share = (task.length + task.tiles - 1) / task.tiles;

@@ -97,9 +97,7 @@ template <class Published> struct PolledTileState {
 template <class Published, int Count, class At>
 GR_HD void await_polled(const u32* ticket, PolledTileState<Published> (&polled)[Count], u32 wanted, At at) {
     for (u32 spins = 1;; spins++) {
-#pragma unroll
-        for (int i = 0; i < Count; i++)
-            if (polled[i].is_published()) wanted &= ~(1u << i);
+        unrolled<Count>([&](int i) { if (polled[i].is_published()) wanted &= ~(1u << i); });
         if (!__any_sync(0xffffffffu, wanted)) return;
         if (spins % SPINS == 0) spins = keep_waiting(ticket, spins);
         unrolled<Count>([&](int i) { polled[i].poll(at(i), wanted >> i & 1); });
