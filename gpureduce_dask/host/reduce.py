@@ -67,7 +67,7 @@ TOGETHER = 8  # times these bytes of such chunks, at least, are reduced together
 JOINED = 12_000  # cells whose partials are combined at a time: what combine makes of them stays in cache, and is less
 # than the 128 KiB from which on malloc maps pages for each array in a worker of dask's nanny
 REPEATED = 1 << 18  # elements of a chunk from which on those that are repeated are read once: combining costs calls
-LONG_ROW = 128  # elements of a reduced row of a view from which on NumPy's own extrema are no slower
+LONG_ROW = 128  # elements of a reduced row of a view from which on NumPy's own reductions of WHOLE are no slower
 WIDE = 1 << 10  # cells along inner up to which stretches of n become cells: short inner loops cost a call each, and
 # more states than these leave no room for elements in the first level of cache
 
@@ -190,7 +190,7 @@ def _at_once(arrays: Chunks, bound: Bound, axes: tuple[int, ...], keeps_between:
     found, dtypes, between = WHOLE.get(bound.monoid.fold, (None, (), ()))
     kind = f"{x.dtype.kind}{x.dtype.itemsize}"
     is_known = kind in dtypes or (keeps_between and kind in between)
-    if not is_known or x.flags.c_contiguous or x.dtype != bound.elements[0] or len(bound.fields) > 1:
+    if not is_known or x.flags.c_contiguous or x.dtype != bound.elements[0]:
         return None
     return found if any(x.strides[a] == x.itemsize and x.shape[a] >= LONG_ROW for a in axes) else None
 

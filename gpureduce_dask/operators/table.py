@@ -84,16 +84,16 @@ COUNTING = frozenset({sums.fold, sums.fold_present, sums.mean_fold, sums.mean_fo
 # Of long rows of views NumPy's own reductions are as fast as any: of which kinds and sizes of elements, and which only
 # where kept axes lie between those that are reduced.
 INTEGERS = frozenset({"b1", *(f"{kind}{size}" for kind in "iu" for size in (1, 2, 4, 8))})
-FLOATS, LARGEST, NONE = frozenset({"f4", "f8"}), frozenset({"i8", "u8"}), frozenset[str]()
+FLOATS, LARGEST = frozenset({"f4", "f8"}), frozenset({"i8", "u8"})
 WHOLE: Mapping[Any, tuple[np.ufunc, frozenset[str], frozenset[str]]] = {
     extrema.min_fold: (np.minimum, INTEGERS, FLOATS),
     extrema.max_fold: (np.maximum, INTEGERS, FLOATS),
     extrema.nanmin_fold: (np.fmin, INTEGERS, FLOATS),
     extrema.nanmax_fold: (np.fmax, INTEGERS, FLOATS),
-    logic.fold_any: (np.logical_or, INTEGERS | FLOATS, NONE),
-    logic.fold_all: (np.logical_and, INTEGERS | FLOATS, NONE),
-    sums.fold: (np.add, LARGEST, NONE),
-    sums.fold_present: (np.add, LARGEST, NONE),
+    logic.fold_any: (np.logical_or, INTEGERS | FLOATS, frozenset()),
+    logic.fold_all: (np.logical_and, INTEGERS | FLOATS, frozenset()),
+    sums.fold: (np.add, LARGEST, frozenset()),
+    sums.fold_present: (np.add, LARGEST, frozenset()),
 }
 
 # How states are folded by halves at once, that these combine.

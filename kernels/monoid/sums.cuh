@@ -174,15 +174,6 @@ template <class T> struct NarrowSquare {
         return sum;
     }
 };
-template <class T> struct NarrowMagnitude {
-    static const bool yes = true;
-    template <int V> static GR_HD i32 sum(const Pack<T, V>& pack) {
-        i32 sum = 0;
-#pragma unroll
-        for (int j = 0; j < V; j++) sum += pack.at[j] < 0 ? -(i32)pack.at[j] : (i32)pack.at[j];
-        return sum;
-    }
-};
 template <class T> struct WideSquare {
     static const bool yes = true;
     template <int V> static GR_HD i64 sum(const Pack<T, V>& pack) {
@@ -213,7 +204,14 @@ template <> struct Narrow<Magnitude<i8>> {  // of a negative byte the others of 
         return (i32)sum;
     }
 };
-template <> struct Narrow<Magnitude<i16>> : NarrowMagnitude<i16> {};
+template <> struct Narrow<Magnitude<i16>> {
+    static const bool yes = true;
+    template <int V> static GR_HD i32 sum(const Pack<i16, V>& pack) {
+        i32 sum = 0;
+        unrolled<V>([&](int j) { sum += pack.at[j] < 0 ? -(i32)pack.at[j] : (i32)pack.at[j]; });
+        return sum;
+    }
+};
 template <> struct Narrow<Magnitude<u8>> : NarrowValue<u8> {};
 template <> struct Narrow<Magnitude<u16>> : NarrowValue<u16> {};
 template <> struct Narrow<Magnitude<boolean>> : NarrowValue<boolean> {};

@@ -110,7 +110,8 @@ template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct
     }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
-// Variances in binary32 behind many rows, where `is_small` says so once `take` has had the same rows; or with so many more as usual.
+// Variances in binary32 behind many rows. `is_small`: the rows that `take` has had change them little, or would if there were so
+// many more as far from the mean as those before.
 template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> {
     typedef RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> Rows;
     using Rows::Rows, Rows::runs;
