@@ -33,6 +33,7 @@ from simt.cases import (
     check_freedom,
     check_integers,
     check_nothing,
+    check_outlier,
     check_products,
     check_refused,
     check_ties,
@@ -61,6 +62,7 @@ def calls(machine: Emulator) -> None:
     check_exact(machine)
     check_products(machine)
     check_far(machine)
+    check_outlier(machine)
     check_freedom(machine)
     for integer in INTEGERS:
         check_integers(machine, integer)
@@ -119,6 +121,10 @@ def test_products_of_all_sizes(machine: Emulator) -> None:
 def test_variances_far_from_zero(machine: Emulator) -> None:
     for _ in machine.orders():
         check_far(machine)
+
+
+def test_variances_of_lanes_far_apart(machine: Emulator) -> None:
+    check_outlier(machine)
 
 
 def test_variances_without_degrees_of_freedom(machine: Emulator) -> None:

@@ -28,6 +28,7 @@ from simt.cases import (
     check_far,
     check_fold,
     check_nothing,
+    check_outlier,
     check_ties,
     check_zeros,
     small_grids,
@@ -155,6 +156,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "moments": (partial_of("var", "f8", "line inside"), partial_of("kurtosis", "f4", "line")),
     "exact": (check_exact,),
     "far": (check_far,),
+    "outlier": (check_outlier,),
     "nothing": (check_nothing,),
     "zeros": tuple(partial(check_zeros, bound=bound) for bound in LOGIC),
 }
@@ -308,14 +310,14 @@ MUTANTS = [
     Mutant("one warp's state for all", "line", "block_reduce(", "threadIdx.x < warps ? threadIdx.x : 0", "0"),
     Mutant("half of the warps left out", "line", "block_reduce(", "<Op, warps>", "<Op, warps / 2>"),
     # finish
-    Mutant("fence dropped before the ticket", "rows", "is_last_block(", FENCE),
+    Mutant("fence dropped before the ticket", "rows", "count_arrival(", FENCE),
     Mutant("barrier dropped before the ticket", "columns", "is_last_block(", BARRIER),
     Mutant("ticket off by one", "rows", "is_last_block(", "(u32)splits - 1", "(u32)splits - 2"),
     Mutant("ticket never full", "rows", "is_last_block(", "(u32)splits - 1", "(u32)splits"),
     Mutant("ticket not reset", "rows", "is_last_block(", "if (*last) *ticket = 0;"),
-    Mutant("ticket counts nothing", "rows", "is_last_block(", "(ticket, 1u)", "(ticket, 0u)"),
+    Mutant("ticket counts nothing", "rows", "count_arrival(", "(ticket, 1u)", "(ticket, 0u)"),
     Mutant("barrier dropped before the decision is read", "rows", "is_last_block(", BARRIER, nth=1),
-    Mutant("fence dropped after the ticket", "rows", "is_last_block(", FENCE, nth=1),
+    Mutant("fence dropped after the ticket", "rows", "count_arrival(", FENCE, nth=1),
     Mutant("barrier dropped after the decision is read", "nothing", "is_last_block(", BARRIER, nth=2),
     Mutant("partials left over", "order", "fold_partials(", "count + Threads - 1", "count"),
     Mutant("partials read past their end", "line", "fold_partials(", "> count ? count :", "> count ? count + 1 :"),
@@ -550,8 +552,11 @@ MUTANTS = [
     Mutant(
         "third moment with the wrong sign", "columns", "merge(Moments4", "(a.count - b.count)", "(b.count - a.count)"
     ),
-    Mutant("all lanes about the first one's mean", "moments", "struct Centred", "away - shift : 0", "away : 0"),
-    Mutant("the third moment as it lay", "moments", "Pooled<Moments4>", "d * (3 * own.m2 + spread)", "d * spread"),
+    Mutant("squares not moved to the mean", "moments", "Pooled<Moments2<M>>", "sum[2] - excess", "sum[2]"),
+    Mutant(
+        "the third moment as it lay", "moments", "Pooled<Moments4>", "away * (3 * own.m2 + spread)", "away * spread"
+    ),
+    Mutant("moments moved however far", "outlier", "may_shift(", "excess < 0.75 * squares", "excess < squares"),
     Mutant("minus zero is something", "zeros", "struct Significant<f32>", "0x7fffffffu", "0xffffffffu"),
     Mutant("a top bit alone is nothing", "zeros", "zeros(u32", "| word | low", "| low"),
     Mutant("any where all is asked for", "zeros", "struct LogicColumns", "(lane != 0) != Every", "lane != 0"),

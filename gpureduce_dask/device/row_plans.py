@@ -369,11 +369,23 @@ class RowPlanner(Planner):
         return "Twofold" in self.op.type and self.op.core.startswith(SUMS)
 
     def _block_line(self) -> Steps:
-        items, work, vector = self._block_items(), self.work, self.vector
-        row_tiles = -(-work.slots // (32 * items))
-        if even := self._even_waves(work.rows, row_tiles, vector):
-            return self._blocks(work, vector, items, "LINE_AHEAD", even)
-        return self._blocks(work, vector, items, "ONE_LINE", self._splits(work.rows, row_tiles))
+        work, vector = self.work, self.vector
+        for items in self._ahead_items():
+            if even := self._even_waves(work.rows, -(-work.slots // (32 * items)), vector):
+                return self._blocks(work, vector, items, "LINE_AHEAD", even)
+        items = self._block_items()
+        splits = self._splits(work.rows, -(-work.slots // (32 * items)))
+        return self._blocks(work, vector, items, "ONE_LINE", splits)
+
+    def _ahead_items(self) -> tuple[int, ...]:
+        """Loads of a tile while those of the next one are on their way, the best first."""
+        op, items = self.op, self._block_items()
+        if self._folds_pairs() or (op.core.startswith("Prod<") and op.state_bytes == 16):
+            each = self.work.rows * self.work.slots / (tuning.FEW_BLOCKS * tuning.THREADS)
+            few = (tuning.ROW_ITEMS // 2,) if each > tuning.ROW_ITEMS else ()
+            return (tuning.ROW_ITEMS,) if each > tuning.AHEAD_SLOTS else few
+        crowds = self.vector > 4 and (self._is_narrow_float() or op.state_bytes > tuning.HEAVY_STATE_BYTES)
+        return (tuning.ROW_ITEMS, items) if op.is_heavy and not crowds else (items,)
 
     def _block_long_lines(self) -> Steps:
         work, (_, items) = self.work, self._line_tile(self.work.slots, [32], self._block_items())

@@ -4,18 +4,29 @@
 #include "../core/published.cuh"
 #include "../core/task.cuh"
 
+// One thread calls. Counts one more and gives the count before it. What it wrote before, and others that it met at a barrier, is
+// seen by whoever counts later: a release and an acquire in one, where fences before and behind would wait twice.
+GR_HD u32 count_arrival(u32* ticket) {
+#ifdef GR_EMULATED
+    __threadfence();  // release
+    const u32 before = atomicAdd(ticket, 1u);
+    __threadfence();  // acquire
+#else
+    u32 before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(ticket) : "memory");
+#endif
+    return before;
+}
+
 // All threads call; what they stored before this is published first. True in every thread of the last of `splits` blocks
-// to arrive at this ticket, which is then zero again, and which sees what the others published. The fences of one thread
-// count for all of its block, which meet it at a barrier before and behind. Shared memory: one word, at its start.
-// Block barriers.
+// to arrive at this ticket, which is then zero again, and which sees what the others published. Shared memory: one word, at its
+// start. Block barriers.
 GR_HD bool is_last_block(u32* ticket, u64 splits) {
     u32* last = (u32*)GR_SHARED;
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
-        *last = atomicAdd(ticket, 1u) == (u32)splits - 1;
+        *last = count_arrival(ticket) == (u32)splits - 1;
         if (*last) *ticket = 0;
-        __threadfence();
     }
     __syncthreads();
     const bool mine = *last != 0;

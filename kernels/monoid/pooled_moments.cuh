@@ -1,14 +1,15 @@
-// Moments of a sub-warp as sums about the mean of all of them: one division, where merging them two by two has one
-// at every step. Moving a sum of powers to another centre: Pebay 2008, with the merged set's mean as the centre.
+// Moments of a sub-warp at once, where merging them two by two has a division at every step: power sums about the mean of one
+// lane are added up, and say what the moments about the mean of all are (Pebay 2008).
 #pragma once
 #include "../warp/reduce.cuh"
 #include "moments.cuh"
 
-// All lanes of the warp call. The sum over each sub-warp of Lanes neighbouring lanes, in all of them.
-template <int Lanes> GR_HD f64 subwarp_sum(f64 x) {
+// All lanes of the warp call. Sums over each sub-warp of Lanes neighbouring lanes, in all of them.
+template <int Lanes, int N> GR_HD void subwarp_sums(f64 (&x)[N]) {
 #pragma unroll
-    for (int bits = 1; bits < Lanes; bits *= 2) x += shuffle_xor(0xffffffffu, x, bits);
-    return x;
+    for (int step = 1; step < Lanes; step *= 2)
+#pragma unroll
+        for (int i = 0; i < N; i++) x[i] += shuffle_xor(0xffffffffu, x[i], step);
 }
 
 // All lanes of the warp call, each with so many elements, or such a weight. The lane of the sub-warp that has some, the
@@ -19,46 +20,54 @@ template <int Lanes> GR_HD int first_with_some(f64 count) {
     return first < 0 || first >= Lanes ? 0 : first;
 }
 
-// How far the mean of all lanes lies from the first one's, and each lane's from it. One without elements lies nowhere: the
-// square of its distance may be infinite, and times no elements not a number. Shares of all elements, not numbers of them,
-// are multiplied by distances, which they cannot make infinite.
-struct Centred {
-    f64 count, shift, away;  // of all lanes; of their mean; from their mean to the lane's own
-    template <int Lanes> static GR_HD Centred of(f64 own_count, f64 from_first) {
-        const f64 count = subwarp_sum<Lanes>(own_count), away = own_count != 0 ? from_first : 0;
-        const f64 shift = subwarp_sum<Lanes>((count != 0 ? own_count / count : 0) * away);
-        return {count, shift, own_count != 0 ? away - shift : 0};
-    }
-};
+// All lanes of the warp call. True where moving all sums of squares to the mean, `shift` from where they are about, loses
+// two bits at most, and nothing has left the range of binary64.
+GR_HD bool may_shift(f64 count, f64 squares, f64 excess) {
+    const bool is_near = excess < 0.75 * squares || excess == 0;
+    return __all_sync(0xffffffffu, is_near && (count >= 1 || count == 0));
+}
 
 template <class M> struct Pooled<Moments2<M>> {
     static const bool exists = true;
-    template <int Lanes> static GR_HD Moments2<M> reduce(const Moments2<M>& own) {
+    template <int Lanes> static GR_HD bool reduce(Moments2<M>& own) {
         const M near = shuffle_from(0xffffffffu, own.mean, first_with_some<Lanes>(own.count), Lanes);
-        const Centred at = Centred::of<Lanes>(own.count, distance(near, own.mean));
-        return {at.count, shifted(near, at.shift), subwarp_sum<Lanes>(own.m2 + own.count * at.away * at.away)};
+        const f64 away = own.count != 0 ? distance(near, own.mean) : 0, moved = own.count * away;
+        f64 sum[] = {own.count, moved, own.m2 + moved * away};
+        subwarp_sums<Lanes>(sum);
+        const f64 shift = sum[0] != 0 ? sum[1] * one_over(sum[0]) : 0, excess = sum[1] * shift;
+        if (!may_shift(sum[0], sum[2], excess)) return false;
+        own = {sum[0], shifted(near, shift), sum[2] - excess};
+        return true;
     }
 };
 
 template <> struct Pooled<Moments4> {
     static const bool exists = true;
-    template <int Lanes> static GR_HD Moments4 reduce(const Moments4& own) {
+    template <int Lanes> static GR_HD bool reduce(Moments4& own) {
         const f64 near = shuffle_from(0xffffffffu, own.mean, first_with_some<Lanes>(own.count), Lanes);
-        const Centred at = Centred::of<Lanes>(own.count, own.mean - near);
-        const f64 d = at.away, square = d * d, spread = own.count * square;
-        return {at.count, near + at.shift, subwarp_sum<Lanes>(own.m2 + spread),
-                subwarp_sum<Lanes>(own.m3 + d * (3 * own.m2 + spread)),
-                subwarp_sum<Lanes>(own.m4 + 4 * d * own.m3 + square * (6 * own.m2 + spread))};
+        const f64 away = own.count != 0 ? own.mean - near : 0, square = away * away, spread = own.count * square;
+        f64 sum[] = {own.count, own.count * away, own.m2 + spread, own.m3 + away * (3 * own.m2 + spread),
+                     own.m4 + 4 * away * own.m3 + square * (6 * own.m2 + spread)};
+        subwarp_sums<Lanes>(sum);
+        const f64 shift = sum[0] != 0 ? sum[1] * one_over(sum[0]) : 0, excess = sum[1] * shift;
+        if (!may_shift(sum[0], sum[2], excess)) return false;
+        own = {sum[0], near + shift, sum[2] - excess, sum[3] - shift * (3 * sum[2] - 2 * excess),
+               sum[4] - shift * (4 * sum[3] - shift * (6 * sum[2] - 3 * excess))};
+        return true;
     }
 };
 
 template <> struct Pooled<ComplexMoments2> {
     static const bool exists = true;
-    template <int Lanes> static GR_HD ComplexMoments2 reduce(const ComplexMoments2& own) {
+    template <int Lanes> static GR_HD bool reduce(ComplexMoments2& own) {
         const int first = first_with_some<Lanes>(own.count);
-        const f64 re = shuffle_from(0xffffffffu, own.re, first, Lanes), im = shuffle_from(0xffffffffu, own.im, first, Lanes);
-        const Centred x = Centred::of<Lanes>(own.count, own.re - re), y = Centred::of<Lanes>(own.count, own.im - im);
-        const f64 spread = own.count * (x.away * x.away + y.away * y.away);
-        return {x.count, re + x.shift, im + y.shift, subwarp_sum<Lanes>(own.m2 + spread)};
+        const f64 near_re = shuffle_from(0xffffffffu, own.re, first, Lanes), near_im = shuffle_from(0xffffffffu, own.im, first, Lanes);
+        const f64 re = own.count != 0 ? own.re - near_re : 0, im = own.count != 0 ? own.im - near_im : 0;
+        f64 sum[] = {own.count, own.count * re, own.count * im, own.m2 + own.count * (re * re + im * im)};
+        subwarp_sums<Lanes>(sum);
+        const f64 share = sum[0] != 0 ? one_over(sum[0]) : 0, excess = (sum[1] * sum[1] + sum[2] * sum[2]) * share;
+        if (!may_shift(sum[0], sum[3], excess)) return false;
+        own = {sum[0], near_re + sum[1] * share, near_im + sum[2] * share, sum[3] - excess};
+        return true;
     }
 };

@@ -2,20 +2,22 @@
 #pragma once
 #include "../core/state.cuh"
 
-// How all lanes of a sub-warp bring their states together at once, where that takes less than two by two.
-template <class State> struct Pooled { static const bool exists = false; };
+// How all lanes of a sub-warp bring their states together at once, where that takes less than two by two. All lanes of the warp
+// call `reduce`: true in all of them where that could be done, and each state is the sub-warp's then; else they are as they were.
+template <class State> struct Pooled {
+    static const bool exists = false;
+    template <int Lanes> static GR_HD bool reduce(State&) { return false; }
+};
 
 // All lanes of the warp call. Each sub-warp of Lanes neighbouring lanes reduces by itself, left to right. Result valid
 // in the first lane of each sub-warp. No block barrier.
 template <class Op, int Lanes> GR_HD typename Op::State warp_reduce(typename Op::State state) {
-    if constexpr (Pooled<typename Op::State>::exists && Lanes > 1) {
-        return Pooled<typename Op::State>::template reduce<Lanes>(state);
-    } else {
-#pragma unroll
-        for (int down = 1; down < Lanes; down *= 2)
-            state = Op::combine(state, shuffle_down(0xffffffffu, state, down, Lanes));
-        return state;
-    }
+    typedef Pooled<typename Op::State> AtOnce;
+    if (Lanes > 1 && AtOnce::template reduce<Lanes>(state)) return state;
+#pragma unroll(AtOnce::exists ? 1 : 5)
+    for (int down = 1; down < Lanes; down *= 2)
+        state = Op::combine(state, shuffle_down(0xffffffffu, state, down, Lanes));
+    return state;
 }
 
 // All lanes of the warp call. Each sub-warp of Lanes neighbouring lanes reduces by itself, each lane with one that is farther
