@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from . import tuning
 from .layout import Dim
@@ -47,6 +47,15 @@ WIDENING = ("Sum<", "Mean<", "RootSum<", "Prod<", "PeakToPeak<")
 def _narrow_columns(op: str) -> int:
     """Columns a thread of such an operator, or 0."""
     return next((columns for start, columns in NARROW_COLUMNS.items() if op.startswith(start)), 0)
+
+
+class Tiling(NamedTuple):
+    """How columns are cut into tiles."""
+
+    wide: int  # threads across a tile
+    tiles: int
+    items: int  # loads in flight of a thread
+    splits: int  # blocks that share the runs of a tile
 
 
 class ColumnPlanner(Planner):
@@ -234,7 +243,7 @@ class ColumnPlanner(Planner):
         name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         shared = tuning.THREADS * vector * op.state_bytes
         work = work.but(splits=splits)
-        is_long = splits * line.size > tuning.THREADS * self._chain()
+        is_long = self._published_bytes(splits * line.size) > tuning.LONG_FOLD_BYTES
         each, threads = -(-long.size // parts), work.rows * splits * tuning.THREADS
         loads, ends = threads * each, threads * vector
         lines = loads * vector * op.itemsizes[0] / CACHE_LINE
@@ -245,15 +254,43 @@ class ColumnPlanner(Planner):
     def _tiles(self, by_chunk: bool = False) -> Steps:
         """Columns by tiles, whose lines begin with slots where they are aligned. ``by_chunk``: a block keeps to runs of
         one chunk, which are one stride apart."""
-        op, line, vector, crowded = self.op, self.line, self.vector, self.crowded
+        op, line, vector = self.op, self.line, self.vector
         aligned = vector == 1 or self._lines_begin_at(self.rows, 0, vector * op.itemsizes[0])
         work = self._work_by_lines(line, self.rows, self.runs, vector, aligned).but(tail=self.tail)
-        runs = work.runs * (1 if by_chunk else self.chunks)
-        wide, even = self._width(work, runs), (by_chunk or self.chunks == 1) and len(work.run) <= 1
+        runs, even = work.runs * (1 if by_chunk else self.chunks), (by_chunk or self.chunks == 1) and len(work.run) <= 1
+        apart = self.chunks if by_chunk else 1  # runs that have blocks of their own
+        wide, tiles, items, splits = self._tiling(work, runs, even, apart)
+        sizes = f"{vector}, {tuning.THREADS}, {wide}, {items}, {flag(even)}"
+        name = f"reduce_columns<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
+        gap = 1 if vector > 1 and vector * op.state_bytes <= tuning.APART_BYTES else 0
+        shared = tuning.THREADS * (vector + gap) * op.state_bytes
+        is_long = self._published_bytes(splits * wide * vector) > tuning.LONG_FOLD_BYTES
+        work = work.but(splits=splits, tiles=tiles)
+        kind = "columns" if even else "columns looked up"
+        effort = self._tile_effort(kind, work, wide, items)
+        blocks, columns = tiles * splits, wide * vector
+        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, is_long, effort=effort)
+
+    def _tiling(self, work: Work, runs: int, even: bool, apart: int) -> Tiling:
+        """Few tiles are narrower where one block would have much to fold for the others, unless a launch of its own
+        folds it all the same."""
+
+        def folded(tiling: Tiling) -> int:
+            return self._published_bytes(tiling.splits * tiling.wide * self.vector)
+
+        found = narrow = self._tiles_of(self._width(work, runs), work, runs, even, apart)
+        least = max(CACHE_LINE // (self.vector * sum(self.op.itemsizes)), 4 * tuning.THREADS // runs)
+        if found.wide <= tuning.COLUMN_WIDTH and not self.crowded:
+            while folded(narrow) > tuning.FOLDED_BYTES and narrow.wide > least:
+                narrow = self._tiles_of(narrow.wide // 2, work, runs, even, apart)
+        return narrow if folded(narrow) <= tuning.LONG_FOLD_BYTES else found
+
+    def _tiles_of(self, wide: int, work: Work, runs: int, even: bool, apart: int) -> Tiling:
+        """Tiles of so many threads across, of columns whose runs are so many, and those of ``apart`` parts have blocks
+        of their own."""
+        op, vector, tall = self.op, self.vector, tuning.THREADS // wide
         tiles = -(-work.rows * work.slots // wide)
-        tall = tuning.THREADS // wide
-        load = vector * sum(op.itemsizes)
-        items = tuning.CROWDED_ITEMS[vector] if crowded else self._tile_items(load, even)
+        items = tuning.CROWDED_ITEMS[vector] if self.crowded else self._tile_items(vector * sum(op.itemsizes), even)
         if self._stops() and runs <= tuning.STOPPING_RUNS:
             items = min(items, tuning.STOPPING_ITEMS)
         while items > 1 and items * tall >= 2 * runs:
@@ -261,22 +298,11 @@ class ColumnPlanner(Planner):
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
-        apart = self.chunks if by_chunk else 1  # runs that have blocks of their own
         warp_tiles = tiles * runs * apart * wide // (32 * items)
         wanted = -(-blocks_for(warp_tiles, most) // (tiles * apart))
         most = max(1, runs // max(1, tall * items))
-        splits = _even_splits(tiles, runs, vector, most) if crowded else balanced(tiles * apart, wanted, most)
-        splits = max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart
-        sizes = f"{vector}, {tuning.THREADS}, {wide}, {items}, {flag(even)}"
-        name = f"reduce_columns<{op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
-        gap = 1 if vector > 1 and vector * op.state_bytes <= tuning.APART_BYTES else 0
-        shared = tuning.THREADS * (vector + gap) * op.state_bytes
-        is_long = splits * wide * vector > 2 * tuning.THREADS * self._chain()
-        work = work.but(splits=splits, tiles=tiles)
-        kind = "columns" if even else "columns looked up"
-        effort = self._tile_effort(kind, work, wide, items)
-        blocks, columns = tiles * splits, wide * vector
-        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, is_long, effort=effort)
+        splits = _even_splits(tiles, runs, vector, most) if self.crowded else balanced(tiles * apart, wanted, most)
+        return Tiling(wide, tiles, items, max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart)
 
     def _tile_effort(self, kind: str, work: Work, wide: int, items: int) -> Effort:
         vector, tall, runs = self.vector, tuning.THREADS // wide, work.runs * self.chunks

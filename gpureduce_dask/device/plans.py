@@ -247,10 +247,13 @@ class Planner:
         """True where lines that are so far apart begin at multiples of so many bytes."""
         return self.phases[operand] % unit == 0 and aligned_by(dims, operand, unit)
 
+    def _published_bytes(self, states: int) -> int:
+        """Of so many states that blocks publish (kernels/core/published.cuh)."""
+        return states * 16 * -(-self.op.state_bytes // 8)
+
     def _published_words(self, groups: int, splits: int, columns: int) -> int:
-        """Words of the states that blocks publish where one waits for them (kernels/core/published.cuh); else 0."""
-        state_words = -(-self.op.state_bytes // 4)
-        words = groups * splits * columns * 4 * -(-state_words // 2)
+        """Words of the states that blocks publish where one waits for them; else 0."""
+        words = self._published_bytes(groups * splits * columns) // 4
         few = groups <= tuning.POLLED_GROUPS and groups * splits <= tuning.POLLED_BLOCKS
         return words if few and words <= tuning.TICKETS else 0
 
