@@ -59,6 +59,11 @@ GR_HD f64 one_over_root(f64 x) {
     return found;
 #endif
 }
+// One over a root, right but for its last bits: a step of third order. Infinite or NaN for zero.
+GR_HD f64 refined_over_root(f64 x) {
+    const f64 near = one_over_root(x), off = __fma_rn(-(x * near), near, 1.0);
+    return __fma_rn(near * off, __fma_rn(off, 0.375, 0.5), near);
+}
 GR_HD bool is_own_root(f64 x) {  // zero or infinity, or as close to zero as makes no difference
     const u32 upper = (u32)(bit_cast<u64>(x) >> 32);
     return upper == 0 || upper == 0x7ff00000u;

@@ -219,7 +219,8 @@ GR_HD bool is_degenerate(Moments4 s) {
 // m3 / m2^(3/2); option[0]: biased.
 template <class T> struct Skewness : MomentsOf<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
-        f64 n = s.count, skew = sqrt(n) * s.m3 / (s.m2 * sqrt(s.m2));
+        const f64 n = s.count, share = one_over(n), near = refined_over_root(s.m2 * share);
+        f64 skew = s.m3 * share * near * near * near;
         if (option[0] == 0 && n > 2) skew *= sqrt((n - 1) * n) / (n - 2);
         return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : skew;
     }
@@ -228,7 +229,8 @@ template <class T> struct Skewness : MomentsOf<T, 4, false, Moments4> {
 // m4 / m2^2; option[0]: biased; option[1]: less 3, Fisher's.
 template <class T> struct Kurtosis : MomentsOf<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
-        f64 n = s.count, kurtosis = n * s.m4 / (s.m2 * s.m2);
+        const f64 n = s.count, share = one_over(n), near = one_over(s.m2 * share);
+        f64 kurtosis = s.m4 * share * near * near;
         if (option[0] == 0 && n > 3) kurtosis = ((n * n - 1) * kurtosis - 3 * (n - 1) * (n - 1)) / ((n - 2) * (n - 3)) + 3;
         return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : kurtosis - 3 * option[1];
     }
