@@ -568,6 +568,23 @@ def test_scratch_is_a_small_part_of_a_large_chunk(shape: tuple[int, ...], axes: 
     assert not too_much
 
 
+TALL = [(2**13, 64), (2**16, 64), (2**12, 256), (2**22, 17), (5242, 100), (2**20, 3)]
+
+
+@pytest.mark.parametrize("shape", TALL, ids=str)
+def test_no_block_folds_much_for_the_others(shape: tuple[int, int]) -> None:
+    """Down columns, and no tile is so narrow for it that rows of it are parts of a cache line."""
+    for op, indexed in table_operators():
+        chunk = Chunk(shape, op.itemsizes, tuple(contiguous(shape, n) for n in op.itemsizes), (0,), indexed)
+        for step in planned(chunk, op, 1, "ticket"):
+            what, size = chosen(step.kernel), sum(op.itemsizes)
+            if what.kernel == "reduce_columns" and what.arguments["Finish"] in ("POLLED", "TICKET"):
+                wide = what["Wide"] * what["V"]
+                assert step.work.splits * wide * op.state_bytes <= tuning.LONG_FOLD_BYTES, step.kernel
+                if step.reads == "chunk":
+                    assert wide * size >= min(tuning.CACHE_LINE, shape[1] * size // 2), step.kernel
+
+
 def test_plans_do_not_know_the_gpu() -> None:
     """What makes plans imports nothing that could ask for one."""
     for name in ("layout", "plans", "row_plans", "column_plans", "reduce_costs", "specialise", "task", "tuning"):
