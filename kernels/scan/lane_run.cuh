@@ -84,9 +84,6 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         return scan_one<Op, RowEmit<Emit>, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
     }
     GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
-    GR_HD State run_state(const Value& start, const ThreadReduce<Op>& reduce, bool has_head) const {
-        return Running::of(has_head ? Op::combine(start, reduce.state()) : reduce.state(), has_head);
-    }
     GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
 
     // A pack in the order of the scan, or back in the order of memory.
@@ -183,7 +180,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
                 for (int i = 0; i < V; i++)
                     if (elements.has(k, i)) reduce.take(from.at[scan_index(i)], index_at(at.index, k * V + i));
         }
-        return run_state(has_head ? start_or_none(at.line) : Op::identity(), reduce, has_head);
+        return Running::of(has_head ? Op::combine(start_or_none(at.line), reduce.state()) : reduce.state(), has_head);
     }
     // The results of such a run. Only packs in which a line ends are scanned element by element.
     GR_HD void write_ends(Cursor at, Elements elements, Value value) const {

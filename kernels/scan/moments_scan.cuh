@@ -9,12 +9,17 @@
 // sum / count, given the count's reciprocal but for its last bit: right but for the last bits of binary64; and where the result is
 // binary64, as right as a division (Markstein 1990), but for a product that is NaN, which stays.
 template <class Result> struct Quotient {
-    static GR_HD Result of(f64 sum, f64, f64 part) { return cast<Result>(sum * part); }
+    template <class Sum> static GR_HD Result of(Sum sum, f64, f64 part) { return cast<Result>((f64)sum * part); }
 };
 template <> struct Quotient<f64> {
-    static GR_HD f64 of(f64 sum, f64 count, f64 part) {
-        const f64 near = sum * part, better = __fma_rn(__fma_rn(-near, count, sum), part, near);
-        return better == better ? better : near;
+    template <class Sum> static GR_HD f64 of(Sum sum, f64 count, f64 part) {
+        const f64 all = (f64)sum, near = all * part, better = __fma_rn(__fma_rn(-near, count, all), part, near);
+        return !IsSame<Sum, f64>::yes || better == better ? better : near;  // sums of integers are finite
+    }
+};
+template <class Real> struct Quotient<complex<Real>> {
+    static GR_HD complex<Real> of(c128 sum, f64 count, f64 part) {
+        return {Quotient<Real>::of(sum.re, count, part), Quotient<Real>::of(sum.im, count, part)};
     }
 };
 
@@ -39,14 +44,12 @@ template <class Map, class A, class Result> struct MeanScan {
         unrolled<V>([&](int j) {
             add(sum, Map::of(from.at[j]));
             count += Map::counts(from.at[j]) ? 1.0 : 0.0;
-            to.at[j] = Quotient<Result>::of((f64)value_of(sum), count, one_over(count));
+            to.at[j] = Quotient<Result>::of(value_of(sum), count, one_over(count));
         });
     }
 };
 template <class Map, class A, class Result, int V>
 struct PackScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> { typedef MeanScan<Map, A, Result> type; };
-template <class Map, class Part, class Result, int V>
-struct PackScanOf<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { typedef NoPackScan type; };
 
 // Variances as results. Covered: `covers` has said that their roots need no scaling.
 template <class Op, class Result> struct VarianceResults {

@@ -36,10 +36,7 @@ template <class Op, class Emit, int V> struct ChangesOnceScan {
     GR_HD typename Op::State now() const { return state; }
     GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
         if (Op::may_change(state, from)) {
-            unrolled<V>([&](int j) {
-                state = ScanStep<Op>::of(state, from.at[j]);
-                to.at[j] = Emit::of(state, option);
-            });
+            unrolled<V>([&](int j) { to.at[j] = scan_one<Op, Emit, false>(state, from.at[j], option); });
             return;
         }
         const typename Emit::Out result = Emit::of(state, option);
@@ -82,6 +79,10 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
 template <class T, bool Max, bool SkipNan, int V>
 struct PackScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V>
     : Conditional<(sizeof(T) <= 2), NarrowScan<T, Max, SkipNan, V>, NoPackScan> {};
+
+template <class Map, class Result, int V> struct PackScanOf<Prod<Map>, Final<Prod<Map>, Result>, V> {
+    typedef typename Conditional<Prod<Map>::has_exponent, RunningProducts<Map, Result>, NoPackScan>::type type;
+};
 
 // Running sums of 16-bit floats in binary64, bit for bit as of one element after another.
 
