@@ -173,6 +173,8 @@ CALLS = {
     "complex products": call("prod", "c8", (1500,), view=waves),
     "means of bytes in columns": call("mean", "u1", (300, 38), 0, carried=True),
     "complex means in columns": call("mean", "c8", (300, 7), 0),
+    "positions": call("argmax", "i2", (5000,), view=rising),
+    "positions of ties": call("argmin", "u1", (5000,)),
     "products in lines": call("prod", "c16", (5, 301), 1, view=all_sizes, exclusive=True),
     "in order": call("affine", "f8", (2000,), carried=True),
     "in order, reverse": call("affine", "f8", (2000,), reverse=True),
@@ -785,9 +787,14 @@ DEFECTS = {
         "true",
         ("products", "products in columns"),
     ),
+    "positions stay behind other elements": (
+        "stays &= !Op::beats(",
+        "stays |= !Op::beats(",
+        ("positions",),
+    ),
     "packs behind a first element look for another": (
-        "const typename Emit::Out result = Emit::of(state, option);",
-        "const typename Emit::Out result = Emit::of(Op::lift(from.at[0], 0), option);",
+        "const typename Emit::Out result = Emit::of(this->state, this->option);",
+        "const typename Emit::Out result = Emit::of(Op::lift(from.at[0], 0), this->option);",
         ("firsts", "firsts in lines", "firsts in short lines"),
     ),
     "all packs are behind a first element": (

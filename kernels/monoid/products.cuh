@@ -78,7 +78,7 @@ template <> struct ElementBits<half> { static const int bits = 25; };
 template <> struct ElementBits<f32> { static const int bits = 150; };
 template <> struct ElementBits<bfloat16> { static const int bits = 134; };
 // How many elements the value of a state may be multiplied by, before it is normalised again.
-GR_HD constexpr int terms_in_range(int bits) { return (900 - STATE_BITS) / bits; }
+constexpr int terms_in_range(int bits) { return (900 - STATE_BITS) / bits; }
 template <class Element> constexpr int TERMS_IN_RANGE = terms_in_range(ElementBits<Element>::bits);
 
 // What products of terms are kept in: integers as they are.
@@ -190,7 +190,7 @@ template <class Map, class Result> struct RunningProducts {
     typedef Prod<Map> Op;
     typedef typename Map::In In;
     typedef typename Map::Term Number;
-    static const bool exists = true, is_wide = ElementBits<In>::bits > STATE_BITS;  // elements may leave the range by themselves
+    static const bool exists = Op::has_exponent, is_wide = ElementBits<In>::bits > STATE_BITS;  // elements may leave the range alone
     static const int few = is_wide ? terms_in_range(STATE_BITS) : TERMS_IN_RANGE<In>;
     typename Op::State state;
     f64 first, second;  // two to the exponent is their product, second being 1 where results have less than the range of binary64

@@ -36,23 +36,26 @@ template <class Op, int V> struct AnyColumnReduce {
     }
     GR_HD typename Op::State state(int j) const { return reduce[j].state(); }
 };
-template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
+// Columns each by itself: several rows are scanned as a pack, which is faster for means, variances and products of floats.
+template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct RowRunColumnScan {
     typedef typename Op::In In;
-    typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    State state[V];
-    const f64* option;
-    i64 index, step;  // of the next row's elements, where states keep positions
-    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options), index(0), step(0) {
-        unrolled<V>([&](int j) { state[j] = before[j]; });
+    Run runs[V];
+    GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
+        unrolled<V>([&](int j) { runs[j] = Run(before[j], options); });
     }
+    GR_HD void begin_at(i64 index, i64 step) { unrolled<V>([&](int j) { runs[j].begin_at(index, step); }); }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++, index += step)
-            unrolled<V>([&](int j) { to[i].at[j] = scan_one<Op, Emit, Exclusive>(state[j], from[i].at[j], option, index); });
+        unrolled<V>([&](int j) {
+            Pack<Out, Count> found;
+            runs[j].run(column_of(from, j), found);
+            unrolled<Count>([&](int i) { to[i].at[j] = found.at[i]; });
+        });
     }
-    GR_HD State after(int j) const { return state[j]; }
+    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
+template <class Op, class Emit, int V, bool Exclusive>
+using AnyColumnScan = RowRunColumnScan<Op, Emit, V, ElementwiseScan<Op, Emit, Exclusive>>;
 
 // Extremes of bytes and 16-bit elements, two lanes of 16 bits to an instruction. Of a word of bytes the odd ones are upper bytes of
 // lanes as they are, the even ones once they are shifted; the lower bytes make no difference between unlike elements.
@@ -103,23 +106,6 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     GR_HD T after(int j) const { return state(j); }
 };
 
-// Means, variances and products of floats: several rows of each column are scanned as a pack.
-template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct RowRunColumnScan {
-    typedef typename Op::In In;
-    typedef typename Emit::Out Out;
-    Run runs[V];
-    GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
-        unrolled<V>([&](int j) { runs[j] = Run(before[j], options); });
-    }
-    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-        unrolled<V>([&](int j) {
-            Pack<Out, Count> found;
-            runs[j].run(column_of(from, j), found);
-            unrolled<Count>([&](int i) { to[i].at[j] = found.at[i]; });
-        });
-    }
-    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
-};
 // Variances in binary32 behind many rows. `is_small`: the rows that `take` has had change them little, or would if there were so
 // many more as far from the mean as those before.
 template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> {

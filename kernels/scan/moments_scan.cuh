@@ -166,14 +166,16 @@ struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, R
 // Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
 // lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
 template <class Emit> struct RowEmit : Emit {};
-template <class T, bool SkipNan, bool Root, class Result> struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> {
+template <class T, bool SkipNan, bool Root, class Result>
+struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> : Final<Variance<T, SkipNan, Root>, Result> {
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
         if (!Root) return cast<Result>(variance);
         return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
     }
 };
-template <class Real, bool SkipNan, class Result> struct RowEmit<Final<ComplexMoments<Real, SkipNan>, Result>> {
+template <class Real, bool SkipNan, class Result>
+struct RowEmit<Final<ComplexMoments<Real, SkipNan>, Result>> : Final<ComplexMoments<Real, SkipNan>, Result> {
     static GR_HD Result of(const ComplexMoments2& state, const f64* option) {
         return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
     }
@@ -226,13 +228,9 @@ template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
             squares = second;
             count = number;
         }
-        State each = now();
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            each = ScanStep<Op>::of(each, from.at[j]);
-            to.at[j] = RowEmit<Final<Op, Result>>::of(each, option);
-        }
-        begin(each);
+        ElementwiseScan<Op, RowEmit<Final<Op, Result>>, false> each(now(), option);
+        each.run(from, to);
+        begin(each.now());
     }
     // Steady: is_steady has said so.
     template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
