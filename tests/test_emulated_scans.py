@@ -116,6 +116,12 @@ def all_sizes(x: np.ndarray) -> np.ndarray:
     return aligned(np.exp2(sizes - np.roll(sizes, 1, 0)).astype(x.dtype), 0)
 
 
+def waves(x: np.ndarray) -> np.ndarray:
+    """Powers of two whose running products leave even the range of binary64 and come back, by few bits each."""
+    sizes = np.round(12 * np.cos(np.arange(len(x)) / 150))
+    return aligned(np.broadcast_to(np.exp2(sizes).reshape(-1, *[1] * (x.ndim - 1)), x.shape).astype(x.dtype), 0)
+
+
 def late(x: np.ndarray, found: bool, *at: int) -> np.ndarray:
     y = np.full(x.shape, not found, x.dtype)
     y[list(at)] = found
@@ -161,6 +167,14 @@ CALLS = {
     "reverse": call("sum", "i4", (5001,), reverse=True, phase=4, carried=True),
     "products": call("prod", "f8", (3001,), view=all_sizes, carried=True),
     "products in columns": call("prod", "f8", (300, 35), 0, view=all_sizes, reverse=True),
+    "products of float32": call("prod", "f4", (3001,), view=waves, carried=True),
+    "products of halves in columns": call("nanprod", "f2", (1200, 5), 0, view=waves),
+    "products of float32 in columns": call("prod", "f4", (900, 40), 0, view=waves, reverse=True),
+    "complex products": call("prod", "c8", (1500,), view=waves),
+    "means of bytes in columns": call("mean", "u1", (300, 38), 0, carried=True),
+    "complex means in columns": call("mean", "c8", (300, 7), 0),
+    "positions": call("argmax", "i2", (5000,), view=rising),
+    "positions of ties": call("argmin", "u1", (5000,)),
     "products in lines": call("prod", "c16", (5, 301), 1, view=all_sizes, exclusive=True),
     "in order": call("affine", "f8", (2000,), carried=True),
     "in order, reverse": call("affine", "f8", (2000,), reverse=True),
@@ -763,9 +777,24 @@ DEFECTS = {
         "Lane::better(before, even), odd, 0x5173",
         ("maxima of bytes",),
     ),
+    "a product's exponent stays": (
+        "if (normalise(state)) find_scales();",
+        "normalise(state);",
+        ("products of float32 in columns", "products of halves in columns"),
+    ),
+    "no element leaves the range": (
+        "exponent_bits(x) - (1023 - STATE_BITS) <= 2 * STATE_BITS",
+        "true",
+        ("products", "products in columns"),
+    ),
+    "positions stay behind other elements": (
+        "stays &= !Op::beats(",
+        "stays |= !Op::beats(",
+        ("positions",),
+    ),
     "packs behind a first element look for another": (
-        "const typename Emit::Out result = Emit::of(state, option);",
-        "const typename Emit::Out result = Emit::of(Op::lift(from.at[0], 0), option);",
+        "const typename Emit::Out result = Emit::of(this->state, this->option);",
+        "const typename Emit::Out result = Emit::of(Op::lift(from.at[0], 0), this->option);",
         ("firsts", "firsts in lines", "firsts in short lines"),
     ),
     "all packs are behind a first element": (
@@ -815,8 +844,8 @@ DEFECTS = {
         ("halves in planes of lines",),
     ),
     "rows of a run are those of one column": (
-        "column.at[i] = from[i].at[j];",
-        "column.at[i] = from[0].at[j];",
+        "column.at[i] = rows[i].at[j];",
+        "column.at[i] = rows[0].at[j];",
         ("means in columns", "variances in columns"),
     ),
     "a lane's moments are those of fewer": (

@@ -33,7 +33,7 @@ TILE = 128 << 10  # bytes of a tile, read and written, at most: more makes the l
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one before them
 # Means whose warps find reciprocals once for all columns: of float32 down (n, 64), (n, 8192) 0.83, 0.96, not 0.77, 0.91
-BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>")
+BY_TABLE = re.compile(r"Mean<Value<((half|bfloat16|f32), f64>, f64|\w+, i64>, i64)>")
 
 
 class RowLayout(NamedTuple):

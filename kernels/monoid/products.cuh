@@ -29,19 +29,23 @@ GR_HD bool is_number(c128 x) { return (x.re != 0 || x.im != 0) && exponent_bits(
 GR_HD f64 scaled_by(f64 x, f64 factor) { return x * factor; }
 GR_HD c128 scaled_by(c128 x, f64 factor) { return {x.re * factor, x.im * factor}; }
 
-// A number times a power of two. Its value lies within 2^-500 and 2^500, so that no product of two leaves the range; or
-// it is zero, infinite or NaN, with any exponent. operators/prod.py keeps to the same.
+// A number times a power of two. Its value lies within 2^-250 and 2^250, so that no product with a few terms leaves the range; or
+// it is zero, infinite or NaN, with any exponent. Those of operators/prod.py lie within 2^-500 and 2^500.
+const int STATE_BITS = 250;
 template <class Number> struct Scaled {
     Number value;
     i64 exponent;
 };
-template <class Number> GR_HD void normalise(Scaled<Number>& x) {
+// Returns whether the exponent is another now.
+template <class Number> GR_HD bool normalise(Scaled<Number>& x) {
     const u32 bits = exponent_bits(x.value);
-    if (bits - 524 > 998 && bits - 1 < 2046) {
+    const bool moves = bits - (1024 - STATE_BITS) > 2 * STATE_BITS - 2 && bits - 1 < 2046;
+    if (moves) {
         const i32 far = (i32)bits - 1024;
         x.value = scaled_by(x.value, power_of_two(-far));
         x.exponent += far;
     }
+    return moves;
 }
 // Of any number, subnormal ones too.
 template <class Number> GR_HD Scaled<Number> scaled(Number x) {
@@ -67,11 +71,15 @@ template <class Number> GR_HD Scaled<Number> times(Scaled<Number> x, Scaled<Numb
     return product;
 }
 
-// Bits of the exponent that an element's magnitude takes at most, either way.
+// Bits of the exponent that an element's magnitude takes at most, either way; of a complex number, its larger part's.
 template <class Element> struct ElementBits { static const int bits = 1100; };
+template <> struct ElementBits<complex<f32>> { static const int bits = 150; };
 template <> struct ElementBits<half> { static const int bits = 25; };
 template <> struct ElementBits<f32> { static const int bits = 150; };
 template <> struct ElementBits<bfloat16> { static const int bits = 134; };
+// How many elements the value of a state may be multiplied by, before it is normalised again.
+constexpr int terms_in_range(int bits) { return (900 - STATE_BITS) / bits; }
+template <class Element> constexpr int TERMS_IN_RANGE = terms_in_range(ElementBits<Element>::bits);
 
 // What products of terms are kept in: integers as they are.
 template <class Term> struct Factors {
@@ -104,11 +112,9 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
     typedef Factors<Term> In64;
     typedef Narrowest<Term, sizeof(In)> Narrow;
     typedef typename In64::State State;
-    static GR_HD Term term(In x) {
-        Term neutral;
-        one(neutral);
-        return Map::counts(x) ? Map::of(x) : neutral;
-    }
+    static const bool has_exponent = sizeof(State) > sizeof(Term);
+    // One is chosen before the element is widened, between 32-bit values.
+    static GR_HD Term term(In x) { return cast<Term>(Map::counts(x) ? x : cast<In>(1)); }
     static GR_HD State identity() { Term x; one(x); return In64::template from<half>(x); }
     static GR_HD State lift(In x, i64) { return In64::template from<In>(term(x)); }
     static GR_HD State combine(State earlier, State later) { return times(earlier, later); }
@@ -137,11 +143,24 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
             one(product);
             unrolled<V / Narrow::few>([&](int w) { product = times(product, (Term)word_product(((const u32*)&pack)[w])); });
             acc = times(acc, product);
-        } else if constexpr (sizeof(State) == sizeof(Term)) {
+        } else if constexpr (!has_exponent) {
             Term product;
             one(product);
             unrolled<V>([&](int j) { product = times(product, term(pack.at[j])); });
             acc = times(acc, product);
+        } else if constexpr (sizeof(Term) == 8 && TERMS_IN_RANGE<In> > 1) {
+            const int few = V < TERMS_IN_RANGE<In> ? V : TERMS_IN_RANGE<In>;
+#pragma unroll
+            for (int from = 0; from < V; from += few) {
+                Term terms[few];
+                unrolled<few>([&](int j) { if (from + j < V) terms[j] = term(pack.at[from + j]); });
+#pragma unroll
+                for (int gap = 1; gap < few; gap *= 2)
+#pragma unroll
+                    for (int j = 0; j + gap < few && from + j + gap < V; j += 2 * gap) terms[j] = times(terms[j], terms[j + gap]);
+                acc.value = times(acc.value, terms[0]);
+                normalise(acc);
+            }
         } else {
             Term terms[V];
             bool fits = true;
@@ -152,7 +171,7 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
 #pragma unroll
                 for (int j = 0; j + gap < V; j += 2 * gap) {
                     terms[j] = times(terms[j], terms[j + gap]);
-                    if (ElementBits<In>::bits * V > 1000) fits = fits && in_range(terms[j]);
+                    if (ElementBits<In>::bits * V > 900) fits = fits && in_range(terms[j]);
                 }
             const Term product = times(acc.value, terms[0]);
             if (fits && (in_range(product) || !is_number(acc.value))) {
@@ -160,6 +179,59 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
                 normalise(acc);
             } else {
                 for (int j = 0; j < V; j++) absorb(acc, pack.at[j], index + j * step);
+            }
+        }
+    }
+};
+
+// Running products of floats: so many terms as stay in range multiply without a look, and of each product the exponent is that of
+// the value before them.
+template <class Map, class Result> struct RunningProducts {
+    typedef Prod<Map> Op;
+    typedef typename Map::In In;
+    typedef typename Map::Term Number;
+    static const bool exists = Op::has_exponent, is_wide = ElementBits<In>::bits > STATE_BITS;  // elements may leave the range alone
+    static const int few = is_wide ? terms_in_range(STATE_BITS) : TERMS_IN_RANGE<In>;
+    typename Op::State state;
+    f64 first, second;  // two to the exponent is their product, second being 1 where results have less than the range of binary64
+    GR_HD RunningProducts() {}
+    GR_HD RunningProducts(const typename Op::State& before, const f64*) : state(before) {
+        normalise(state);
+        find_scales();
+    }
+    GR_HD typename Op::State now() const { return state; }
+    // Beyond the least and the largest exponent results are zeros or infinite, with these too; and where the first of two steps
+    // rounds, the second leads to zero.
+    GR_HD void find_scales() {
+        const i32 most = is_wide ? 2040 : 1022;
+        const i32 exponent = state.exponent < -most ? -most : state.exponent > most ? most : (i32)state.exponent;
+        first = power_of_two(is_wide ? exponent / 2 : exponent);
+        second = is_wide ? power_of_two(exponent - exponent / 2) : 1;
+    }
+    GR_HD Result result_of(Number value) const { return cast<Result>(scaled_by(scaled_by(value, first), second)); }
+    GR_HD void each(Number term, Result& to) {
+        state = times(state, Factors<Number>::template from<In>(term));
+        find_scales();
+        to = result_of(state.value);
+    }
+    template <int V> GR_HD void run(const Pack<In, V>& from, Pack<Result, V>& to) {
+#pragma unroll
+        for (int at = 0; at < V; at += few) {
+            Number value = state.value;
+            bool fits = true;
+#pragma unroll
+            for (int j = at; j < V && j < at + few; j++) {
+                const Number x = Op::term(from.at[j]);
+                value = times(value, x);
+                if (is_wide) fits = fits && exponent_bits(x) - (1023 - STATE_BITS) <= 2 * STATE_BITS;
+                to.at[j] = result_of(value);
+            }
+            if (sizeof(Number) == 16) fits = fits && exponent_bits(value) < 2047;  // of infinite parts `times` knows more
+            if (fits) {
+                state.value = value;
+                if (normalise(state)) find_scales();
+            } else {
+                for (int j = at; j < V && j < at + few; j++) each(Op::term(from.at[j]), to.at[j]);
             }
         }
     }

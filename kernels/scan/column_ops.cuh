@@ -2,6 +2,19 @@
 #pragma once
 #include "moments_scan.cuh"
 
+// Rows of column j.
+template <class T, int V, int Count> GR_HD Pack<T, Count> column_of(const Pack<T, V> (&rows)[Count], int j) {
+    Pack<T, Count> column;
+    unrolled<Count>([&](int i) { column.at[i] = rows[i].at[j]; });
+    return column;
+}
+
+// Operators that are faster where several rows are scanned together, and folded.
+template <class Op> struct ScansRowRuns { static const bool yes = false, folds = false; };
+template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true, folds = false; };
+template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true, folds = false; };
+template <class Map> struct ScansRowRuns<Prod<Map>> { static const bool yes = Prod<Map>::has_exponent, folds = yes; };
+
 // Any operator: states folded and scanned row by row.
 
 //   fold.take(rows)           rows of V columns more
@@ -16,31 +29,33 @@ template <class Op, int V> struct AnyColumnReduce {
     static const bool assumes_finite = false;
     ThreadReduce<Op> reduce[V];
     template <int Count> GR_HD void take(const Pack<In, V> (&from)[Count]) {
-        unrolled<Count>([&](int i) { unrolled<V>([&](int j) { reduce[j].take(from[i].at[j]); }); });
+        unrolled<V>([&](int j) {
+            if constexpr (ScansRowRuns<Op>::folds) reduce[j].take(column_of(from, j));
+            else unrolled<Count>([&](int i) { reduce[j].take(from[i].at[j]); });
+        });
     }
     GR_HD typename Op::State state(int j) const { return reduce[j].state(); }
 };
-template <class Op, class Emit, int V, bool Exclusive> struct AnyColumnScan {
+// Columns each by itself: several rows are scanned as a pack, which is faster for means, variances and products of floats.
+template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct RowRunColumnScan {
     typedef typename Op::In In;
-    typedef typename Op::State State;
     typedef typename Emit::Out Out;
-    State state[V];
-    const f64* option;
-    i64 index, step;  // of the next row's elements, where states keep positions
-    GR_HD AnyColumnScan(const State (&before)[V], const f64* options) : option(options), index(0), step(0) {
-        unrolled<V>([&](int j) { state[j] = before[j]; });
+    Run runs[V];
+    GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
+        unrolled<V>([&](int j) { runs[j] = Run(before[j], options); });
     }
+    GR_HD void begin_at(i64 index, i64 step) { unrolled<V>([&](int j) { runs[j].begin_at(index, step); }); }
     template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-#pragma unroll
-        for (int i = 0; i < Count; i++, index += step)
-            unrolled<V>([&](int j) {
-                if (Exclusive) to[i].at[j] = Emit::of(ExclusiveState<Op>::of(state[j], from[i].at[j]), option);
-                state[j] = ScanStep<Op>::of(state[j], from[i].at[j], index);
-                if (!Exclusive) to[i].at[j] = Emit::of(state[j], option);
-            });
+        unrolled<V>([&](int j) {
+            Pack<Out, Count> found;
+            runs[j].run(column_of(from, j), found);
+            unrolled<Count>([&](int i) { to[i].at[j] = found.at[i]; });
+        });
     }
-    GR_HD State after(int j) const { return state[j]; }
+    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
+template <class Op, class Emit, int V, bool Exclusive>
+using AnyColumnScan = RowRunColumnScan<Op, Emit, V, ElementwiseScan<Op, Emit, Exclusive>>;
 
 // Extremes of bytes and 16-bit elements, two lanes of 16 bits to an instruction. Of a word of bytes the odd ones are upper bytes of
 // lanes as they are, the even ones once they are shifted; the lower bytes make no difference between unlike elements.
@@ -91,25 +106,6 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     GR_HD T after(int j) const { return state(j); }
 };
 
-// Means and variances: several rows of each column are scanned as a pack (moments_scan.cuh).
-template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct RowRunColumnScan {
-    typedef typename Op::In In;
-    typedef typename Emit::Out Out;
-    Run runs[V];
-    GR_HD RowRunColumnScan(const typename Op::State (&before)[V], const f64* options) {
-        unrolled<V>([&](int j) { runs[j] = Run(before[j], options); });
-    }
-    template <int Count> GR_HD void rows(const Pack<In, V> (&from)[Count], Pack<Out, V> (&to)[Count]) {
-        unrolled<V>([&](int j) {
-            Pack<In, Count> column;
-            Pack<Out, Count> found;
-            unrolled<Count>([&](int i) { column.at[i] = from[i].at[j]; });
-            runs[j].run(column, found);
-            unrolled<Count>([&](int i) { to[i].at[j] = found.at[i]; });
-        });
-    }
-    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
-};
 // Variances in binary32 behind many rows. `is_small`: the rows that `take` has had change them little, or would if there were so
 // many more as far from the mean as those before.
 template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> {
@@ -129,10 +125,6 @@ template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<O
         return all;
     }
 };
-// Operators that are faster where several rows are scanned together.
-template <class Op> struct ScansRowRuns { static const bool yes = false; };
-template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };
-template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true; };
 
 // Variances of few digits where elements may be left out: sums about the mean of what comes before, or the first element, with a
 // count for each column.

@@ -71,22 +71,17 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     GR_HD Pack<In, V> pack(int k) const { return PackReader<In, V>::of(a, b, pack_of(k)); }
     typedef PackScan<Op, Emit, V> Fast;
     static const bool by_packs = !Exclusive && Fast::exists;
-    typedef typename Conditional<by_packs, Fast, ElementwiseScan<Op, Emit, Exclusive>>::type By;
+    typedef typename Conditional<by_packs, Fast, ElementwiseScan<Op, RowEmit<Emit>, Exclusive>>::type By;
 
     // A pack's element number i in the order of the scan.
     GR_HD static constexpr int scan_index(int i) { return Reverse ? V - 1 - i : i; }
     // All of pack number k of a run whose first element has an index.
     GR_HD void take(ThreadReduce<Op>& reduce, const Pack<In, V>& from, i64 index, int k) const {
-        if constexpr (!KeepsIndex<Op>::yes) reduce.take(in_scan_order(from));
-        else unrolled<V>([&](int i) { reduce.take(from.at[scan_index(i)], index_at(index, k * V + i)); });
-    }
-    GR_HD Out one(Value& value, const In& x, i64 index, int element) const {
-        return scan_one<Op, RowEmit<Emit>, Exclusive>(value, x, task.option, KeepsIndex<Op>::yes ? index_at(index, element) : 0);
+        if constexpr (!KeepsIndex<Op>::yes) return reduce.take(in_scan_order(from));
+        index = index_at(index, k * V);
+        unrolled<V>([&](int i) { reduce.take(from.at[scan_index(i)], index), index += task.step_index; });
     }
     GR_HD void put(int k, const Pack<Out, V>& to) const { put_pack<Out, V>(out + pack_of(k) * Share::size_out, to); }
-    GR_HD State run_state(const Value& start, const ThreadReduce<Op>& reduce, bool has_head) const {
-        return Running::of(has_head ? Op::combine(start, reduce.state()) : reduce.state(), has_head);
-    }
     GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
 
     // A pack in the order of the scan, or back in the order of memory.
@@ -95,15 +90,17 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         unrolled<V>([&](int i) { other.at[scan_index(i)] = pack.at[i]; });
         return other;
     }
-    // The results of pack number k, in which no line ends: by `fast` where packs are, else behind `value`.
-    GR_HD Pack<Out, V> results_of(By& fast, Value& value, const Pack<In, V>& from, i64 index, int k) const {
+    // How elements from one of an index on are scanned behind `value`.
+    GR_HD By scan_from(const Value& value, i64 index) const {
+        By by(value, task.option);
+        if constexpr (KeepsIndex<Op>::yes) by.begin_at(index, task.step_index);
+        return by;
+    }
+    // The results of a pack in which no line ends.
+    GR_HD Pack<Out, V> results_of(By& by, const Pack<In, V>& from) const {
         Pack<Out, V> to;
-        if constexpr (by_packs) {
-            fast.run(in_scan_order(from), to);
-            return in_scan_order(to);
-        }
-        unrolled<V>([&](int i) { to.at[scan_index(i)] = one(value, from.at[scan_index(i)], index, k * V + i); });
-        return to;
+        by.run(in_scan_order(from), to);
+        return in_scan_order(to);
     }
     // Writes a run's packs without checks. Some are read before results take their place: the compiler does not know that packs do
     // not overlap.
@@ -123,6 +120,12 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     // The state of a run in which no line begins or ends, and all positions are elements.
     GR_HD Value fold_even(i64 index) const {
         ThreadReduce<Op> reduce;
+        if constexpr (IS_INDEXED<Op>) if (task.step_index > 0) {  // the best element is found first, then its place
+            Pack<In, V> all[Run];
+            unrolled<Run>([&](int k) { all[k] = in_scan_order(pack(k)); });
+            Op::template absorb_packs<1>(reduce.acc, all, index, V * task.step_index, task.step_index);
+            return reduce.state();
+        }
 #pragma unroll unroll_packs
         for (int k = 0; k < Run; k++) take(reduce, pack(k), index, k);
         return reduce.state();
@@ -151,7 +154,14 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     }
     // The results of a run behind `value`. `squares`: no less than the sum of squared distances from the mean of `value`, or NaN.
     GR_HD void write_even(Value value, i64 index, f64 squares = bit_cast<f64>(0x7ff8000000000000ull)) const {
-        By fast(value, task.option);
+        if constexpr (IS_INDEXED<Op>) if (task.step_index > 0) {
+            bool stays = value.index >= 0;  // as behind many elements it mostly does; later ones lose ties
+            unrolled<Run * V>([&](int i) { stays &= !Op::beats(value.value, pack(i / V).at[i % V]); });
+            Pack<Out, V> all;
+            unrolled<V>([&](int i) { all.at[i] = Emit::of(value, task.option); });
+            if (stays) return unrolled<Run>([&](int k) { put(k, all); });
+        }
+        By fast = scan_from(value, index);
         if constexpr (by_packs && VarianceF32Delta<Op, Emit>::exists) {
             VarianceF32Delta<Op, Emit> delta(value, task.option);
             if (__all_sync(0xffffffffu, delta.is_small(squares))) return write_steadily(delta);
@@ -159,7 +169,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         if constexpr (by_packs && ShiftedPowerSums<Op>::exists)
             if (__all_sync(0xffffffffu, fast.is_steady(Share::run, squares))) return write_steadily(fast);
 #pragma unroll unroll_packs
-        for (int k = 0; k < Run; k++) put(k, results_of(fast, value, pack(k), index, k));
+        for (int k = 0; k < Run; k++) put(k, results_of(fast, pack(k)));
     }
 
     // The state of a run in which lines may end: the elements behind the last end are folded.
@@ -183,24 +193,23 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
                 for (int i = 0; i < V; i++)
                     if (elements.has(k, i)) reduce.take(from.at[scan_index(i)], index_at(at.index, k * V + i));
         }
-        return run_state(has_head ? start_or_none(at.line) : Op::identity(), reduce, has_head);
+        return Running::of(has_head ? Op::combine(start_or_none(at.line), reduce.state()) : reduce.state(), has_head);
     }
     // The results of such a run. Only packs in which a line ends are scanned element by element.
     GR_HD void write_ends(Cursor at, Elements elements, Value value) const {
         if (at.line >= task.lines) return;
-        if (at.is_head) value = start_of(at.line);
-        By fast(value, task.option);
+        By fast = scan_from(at.is_head ? start_of(at.line) : value, at.index);
 #pragma unroll 1
         for (int k = 0; k < Run; k++) {
             const Pack<In, V> from = pack(k);
             Pack<Out, V> to;
             if (elements.has(k) && at.left > V) {
-                to = results_of(fast, value, from, at.index, k);
+                to = results_of(fast, from);
                 at.left -= V;
             } else {
-                if constexpr (by_packs) value = fast.now();
+                value = fast.now();
                 write_each(at, elements, value, k, from, to);
-                fast = By(value, task.option);
+                fast = scan_from(value, index_at(at.index, (k + 1) * V));
             }
             put(k, to);
         }
@@ -210,7 +219,8 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
 #pragma unroll
         for (int i = 0; i < V; i++) {
             if (!elements.has(k, i)) continue;
-            to.at[scan_index(i)] = one(value, from.at[scan_index(i)], at.index, k * V + i);
+            const i64 index = index_at(at.index, k * V + i);
+            to.at[scan_index(i)] = scan_one<Op, RowEmit<Emit>, Exclusive>(value, from.at[scan_index(i)], task.option, index);
             if (--at.left == 0) end_line(at, value, k * V + i);
         }
     }

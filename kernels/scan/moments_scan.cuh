@@ -9,12 +9,17 @@
 // sum / count, given the count's reciprocal but for its last bit: right but for the last bits of binary64; and where the result is
 // binary64, as right as a division (Markstein 1990), but for a product that is NaN, which stays.
 template <class Result> struct Quotient {
-    static GR_HD Result of(f64 sum, f64, f64 part) { return cast<Result>(sum * part); }
+    template <class Sum> static GR_HD Result of(Sum sum, f64, f64 part) { return cast<Result>((f64)sum * part); }
 };
 template <> struct Quotient<f64> {
-    static GR_HD f64 of(f64 sum, f64 count, f64 part) {
-        const f64 near = sum * part, better = __fma_rn(__fma_rn(-near, count, sum), part, near);
-        return better == better ? better : near;
+    template <class Sum> static GR_HD f64 of(Sum sum, f64 count, f64 part) {
+        const f64 all = (f64)sum, near = all * part, better = __fma_rn(__fma_rn(-near, count, all), part, near);
+        return !IsSame<Sum, f64>::yes || better == better ? better : near;  // sums of integers are finite
+    }
+};
+template <class Real> struct Quotient<complex<Real>> {
+    static GR_HD complex<Real> of(c128 sum, f64 count, f64 part) {
+        return {Quotient<Real>::of(sum.re, count, part), Quotient<Real>::of(sum.im, count, part)};
     }
 };
 
@@ -39,14 +44,12 @@ template <class Map, class A, class Result> struct MeanScan {
         unrolled<V>([&](int j) {
             add(sum, Map::of(from.at[j]));
             count += Map::counts(from.at[j]) ? 1.0 : 0.0;
-            to.at[j] = Quotient<Result>::of((f64)value_of(sum), count, one_over(count));
+            to.at[j] = Quotient<Result>::of(value_of(sum), count, one_over(count));
         });
     }
 };
 template <class Map, class A, class Result, int V>
 struct PackScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> { typedef MeanScan<Map, A, Result> type; };
-template <class Map, class Part, class Result, int V>
-struct PackScanOf<Mean<Map, Parts<Part>>, Final<Mean<Map, Parts<Part>>, Result>, V> { typedef NoPackScan type; };
 
 // Variances as results. Covered: `covers` has said that their roots need no scaling.
 template <class Op, class Result> struct VarianceResults {
@@ -163,14 +166,16 @@ struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, R
 // Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
 // lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
 template <class Emit> struct RowEmit : Emit {};
-template <class T, bool SkipNan, bool Root, class Result> struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> {
+template <class T, bool SkipNan, bool Root, class Result>
+struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> : Final<Variance<T, SkipNan, Root>, Result> {
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
         if (!Root) return cast<Result>(variance);
         return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
     }
 };
-template <class Real, bool SkipNan, class Result> struct RowEmit<Final<ComplexMoments<Real, SkipNan>, Result>> {
+template <class Real, bool SkipNan, class Result>
+struct RowEmit<Final<ComplexMoments<Real, SkipNan>, Result>> : Final<ComplexMoments<Real, SkipNan>, Result> {
     static GR_HD Result of(const ComplexMoments2& state, const f64* option) {
         return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
     }
@@ -223,13 +228,9 @@ template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
             squares = second;
             count = number;
         }
-        State each = now();
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            each = ScanStep<Op>::of(each, from.at[j]);
-            to.at[j] = RowEmit<Final<Op, Result>>::of(each, option);
-        }
-        begin(each);
+        ElementwiseScan<Op, RowEmit<Final<Op, Result>>, false> each(now(), option);
+        each.run(from, to);
+        begin(each.now());
     }
     // Steady: is_steady has said so.
     template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {

@@ -15,34 +15,29 @@ template <class Op, class Emit, int V> using PackScan = typename PackScanOf<Op, 
 template <class Op, class Emit, bool Exclusive, bool Reverse = false> struct ElementwiseScan {
     typename Op::State state;
     const f64* option;
-    GR_HD ElementwiseScan(const typename Op::State& before, const f64* options) : state(before), option(options) {}
+    i64 index, step;  // of the next element, where states keep positions
+    GR_HD ElementwiseScan() {}
+    GR_HD ElementwiseScan(const typename Op::State& before, const f64* options) : state(before), option(options), index(0), step(0) {}
+    GR_HD void begin_at(i64 first, i64 next) { index = first, step = next; }
     GR_HD typename Op::State now() const { return state; }
     template <int V> GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
 #pragma unroll
-        for (int i = 0; i < V; i++) {
+        for (int i = 0; i < V; i++, index += step) {
             const int j = Reverse ? V - 1 - i : i;
-            to.at[j] = scan_one<Op, Emit, Exclusive>(state, from.at[j], option);
+            to.at[j] = scan_one<Op, Emit, Exclusive>(state, from.at[j], option, index);
         }
     }
 };
 
 // any, all and the first element change once, if at all: one result for every element of a pack that leaves the state as it is. H200,
 // 2026-11, first elements of 256 MiB of bool element by element and so: 243 us and 148.
-template <class Op, class Emit, int V> struct ChangesOnceScan {
+template <class Op, class Emit, int V> struct ChangesOnceScan : ElementwiseScan<Op, Emit, false> {
     static const bool exists = V > 1;
-    typename Op::State state;
-    const f64* option;
-    GR_HD ChangesOnceScan(typename Op::State before, const f64* options) : state(before), option(options) {}
-    GR_HD typename Op::State now() const { return state; }
+    typedef ElementwiseScan<Op, Emit, false> Elementwise;
+    using Elementwise::ElementwiseScan;
     GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
-        if (Op::may_change(state, from)) {
-            unrolled<V>([&](int j) {
-                state = ScanStep<Op>::of(state, from.at[j]);
-                to.at[j] = Emit::of(state, option);
-            });
-            return;
-        }
-        const typename Emit::Out result = Emit::of(state, option);
+        if (Op::may_change(this->state, from)) return Elementwise::run(from, to);
+        const typename Emit::Out result = Emit::of(this->state, this->option);
         unrolled<V>([&](int j) { to.at[j] = result; });
     }
 };
@@ -82,6 +77,9 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowScan {
 template <class T, bool Max, bool SkipNan, int V>
 struct PackScanOf<MinMax<T, Max, SkipNan>, Final<MinMax<T, Max, SkipNan>, T>, V>
     : Conditional<(sizeof(T) <= 2), NarrowScan<T, Max, SkipNan, V>, NoPackScan> {};
+
+template <class Map, class Result, int V>
+struct PackScanOf<Prod<Map>, Final<Prod<Map>, Result>, V> { typedef RunningProducts<Map, Result> type; };
 
 // Running sums of 16-bit floats in binary64, bit for bit as of one element after another.
 

@@ -96,19 +96,20 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
         return {count, shifted(mean[j], shift), total(m2[j], squares_about(j, shift))};
     }
 };
-template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable {
-    typedef Averaged<f64> State;
-    f64 sum[V];
+template <class T, class A, class Result, int V> struct SerialMeanScan : ReciprocalTable {
+    typedef Averaged<A> State;
+    A sum[V];
     GR_HD SerialMeanScan(const State (&before)[V], const f64*) : ReciprocalTable((f64)before[0].count) {
         unrolled<V>([&](int j) { sum[j] = before[j].sum; });
     }
     GR_HD void begin(u64 first, u32 rows, u8* table) { fill(first, rows, table, 0); }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
         unrolled<Count>([&](int i) {
-            const f64 part = next[i].count;
+            const f64 part = next[i].count, number = count + (i + 1);
             unrolled<V>([&](int j) {
-                add(sum[j], cast<f64>(from[i].at[j]));
-                to[i].at[j] = cast<Result>(sum[j] * part);
+                add(sum[j], cast<A>(from[i].at[j]));
+                if constexpr (IsSame<A, f64>::yes) to[i].at[j] = cast<Result>(sum[j] * part);
+                else to[i].at[j] = Quotient<Result>::of(sum[j], number, part);
             });
         });
         pass(Count);
@@ -118,16 +119,16 @@ template <class T, class Result, int V> struct SerialMeanScan : ReciprocalTable 
 
 // How an operator is scanned where counts agree.
 template <class Op, class Emit, int V, bool Exclusive> struct SerialColumnOps {
-    static const bool uses_table = false;
+    static const bool uses_table = false, of_variances = false;
     typedef void EqualCounts;
 };
 template <class T, bool Root, class Result, int V>
 struct SerialColumnOps<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>, V, false> {
-    static const bool uses_table = true;
+    static const bool uses_table = true, of_variances = true;
     typedef SerialVarianceScan<T, Variance<T, false, Root>, Result, V> EqualCounts;
 };
-template <class T, class Result, int V>
-struct SerialColumnOps<Mean<Value<T, f64>, f64>, Final<Mean<Value<T, f64>, f64>, Result>, V, false> {
-    static const bool uses_table = true;
-    typedef SerialMeanScan<T, Result, V> EqualCounts;
+template <class T, class A, class Result, int V>
+struct SerialColumnOps<Mean<Value<T, A>, A>, Final<Mean<Value<T, A>, A>, Result>, V, false> {
+    static const bool uses_table = true, of_variances = false;
+    typedef SerialMeanScan<T, A, Result, V> EqualCounts;
 };

@@ -67,6 +67,8 @@ template <class Op> struct Indexed : Op {};
 template <class Op> struct ScanStep<Indexed<Op>> : ScanStep<Op> {};
 template <class Op> struct KeepsIndex { static const bool yes = false; };
 template <class Op> struct KeepsIndex<Indexed<Op>> { static const bool yes = true; };
+template <class Op> constexpr bool IS_INDEXED = false;  // and real, so that two elements compare at once
+template <class Op> constexpr bool IS_INDEXED<Indexed<Op>> = !IsComplex<typename Op::In>::yes;
 
 // One line: the operator's state itself.
 template <class Op, bool Lines> struct SegmentedState {

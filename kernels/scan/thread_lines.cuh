@@ -104,7 +104,7 @@ struct ThreadColumnScan {
         // Of unlike counts row by row.
         typedef AnyColumnScan<Op, Emit, columns, Exclusive> Any;
         typename Conditional<Tables::uses_table, Any, typename Ops::Scan>::type scan(state, task.option);
-        if constexpr (KeepsIndex<Op>::yes) scan.index = task.index, scan.step = task.step_index;
+        if constexpr (KeepsIndex<Op>::yes) scan.begin_at(task.index, task.step_index);
         take_all<Whole, (Tables::uses_table ? 1 : Batch)>(scan);
     }
 };
@@ -206,7 +206,7 @@ GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<type
     const int batches = REBASED_BATCHES<Op, Emit>;
     const typename Op::State state[1] = {before};
     typename Ops::Scan scan(state, task.option);
-    if constexpr (KeepsIndex<Op>::yes) scan.index = index_of(task, part.first), scan.step = task.step_index;
+    if constexpr (KeepsIndex<Op>::yes) scan.begin_at(index_of(task, part.first), task.step_index);
     u64 at = part.first;
     for (; at + Batch <= part.end; at += Batch) {
         scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
