@@ -163,18 +163,19 @@ struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, R
 // Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
 // lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
 template <class Emit> struct RowEmit : Emit {};
-template <class T, bool SkipNan, bool Root, class Result> struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> {
+template <class T, bool Root, class Result> struct SpreadByReciprocal {
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
         if (!Root) return cast<Result>(variance);
         return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
     }
 };
-template <class Real, bool SkipNan, class Result> struct RowEmit<Final<ComplexMoments<Real, SkipNan>, Result>> {
-    static GR_HD Result of(const ComplexMoments2& state, const f64* option) {
-        return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
-    }
-};
+template <class T, bool SkipNan, bool Root, class Result>
+struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> : SpreadByReciprocal<T, Root, Result> {};
+template <class T, bool SkipNan, class Result>
+struct RowEmit<Final<ComplexMoments<T, SkipNan>, Result>> : SpreadByReciprocal<T, false, Result> {};
+template <class T, bool SkipNan, class Result>
+struct RowEmit<Final<ComplexStd<T, SkipNan>, Result>> : SpreadByReciprocal<T, true, Result> {};
 
 // Variances about the mean before the run, which has any number of elements where results have few digits, else at least `least`:
 // no more digits cancel than the run has elements for each of those before it. One reciprocal serves both divisors.
