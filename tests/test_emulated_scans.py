@@ -437,8 +437,16 @@ CALLS |= {
         "nanvar", "bfloat16", (1500, 40), view=lambda x: missing(x, np.s_[900:905, ::7], np.s_[1300, 3]), carried=True
     ),
     "variances in binary32 in contiguous columns": call(
-        "var", "f4", (5000, 10), view=lambda x: spiked(x, 1e3, (2900, 7))
+        "var", "f4", (5000, 10), view=lambda x: spiked(x, 1e20, (2900, 7))
     ),
+    "variances in binary32 in contiguous columns, some missing": call(
+        "nanvar", "f4", (5000, 10), view=lambda x: missing(x, np.s_[4000:4005, ::7], np.s_[2900, 3])
+    ),
+    "variances past the range in strips": call("var", "f8", (300, 131), view=lambda x: spiked(x, 1e160, (190, 7))),
+    "deviations of integers in strips": call("std", "u2", (900, 131), reverse=True, carried=True),
+    "variances of bools in strips": call("var", "?", (700, 40), carried=True),
+    "deviations of complex numbers in lines": call("std", "c8", (9, 700), 1, carried=True),
+    "deviations of a line of complex numbers": call("std", "c16", (3000,), view=lambda x: spiked(x, np.nan, 2500)),
     "deviations in binary32 in contiguous columns, backwards": call(
         "std", "bfloat16", (3000, 7), reverse=True, phase=2
     ),
@@ -980,19 +988,20 @@ DEFECTS = {
         "            __stcs(",
         ("odd lines by sub-warps", "narrow lines by sub-warps"),
     ),
-    "rows of a strip are added in binary32 and not written": (
-        "if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);",
-        "if (scan.is_small()) return;",
-        (
-            "variances in binary32 in strips",
-            "deviations in binary32 in strips, backwards",
-            "variances in binary32, some missing",
-        ),
+    "rows of a strip stay as they are in binary32": (
+        "if (scan.is_small((u32)task.rows)) return;",
+        "return;",
+        ("variances in binary32 in strips", "variances in binary32, some missing"),
     ),
-    "rows of contiguous columns are added in binary32 and not written": (
-        "if (checking.fold.is_small()) return walk(location, stage, writing);",
-        "if (checking.fold.is_small()) return;",
-        ("variances in binary32 in contiguous columns", "deviations in binary32 in contiguous columns, backwards"),
+    "rows of contiguous columns are taken to be small in binary32": (
+        "is_small(squares < 0 ? 0 : squares)",
+        "is_small(0)",
+        ("variances in binary32 in contiguous columns",),
+    ),
+    "rows of contiguous columns are taken to be all there": (
+        "if (pending.through.count - ahead.count != rows)",
+        "if (false)",
+        ("variances in binary32 in contiguous columns, some missing",),
     ),
     "a line shorter than a pack stays behind": (
         "if (lead || end == 0)",

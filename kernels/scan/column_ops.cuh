@@ -108,27 +108,16 @@ template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct
             unrolled<Count>([&](int i) { to[i].at[j] = found.at[i]; });
         });
     }
-    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
-};
-// Variances in binary32 behind many rows. `is_small`: the rows that `take` has had change them little, or would if there were so
-// many more as far from the mean as those before.
-template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> {
-    typedef RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> Rows;
-    using Rows::Rows, Rows::runs;
-    template <int Count> GR_HD void take(const Pack<typename Op::In, V> (&from)[Count]) {
-        unrolled<Count>([&](int i) {
-            unrolled<V>([&](int j) {
-                const f32 d = runs[j].distance(from[i].at[j]);
-                runs[j].more = __fmaf_rn(d, d, runs[j].more);
-            });
-        });
-    }
-    GR_HD bool is_small(u32 rows = 0) const {
+    // Of variances in binary32: so many rows change them little, if those that were scanned are among them and the others as far
+    // from the mean as those before.
+    GR_HD bool is_small(u32 rows) const {
         bool all = true;
-        unrolled<V>([&](int j) { all = all && runs[j].is_small(__fmaf_rn((f32)rows, runs[j].usual(), runs[j].more)); });
+        unrolled<V>([&](int j) { all = all && runs[j].is_small(__fmaf_rn((f32)rows, runs[j].usual(), runs[j].excess)); });
         return all;
     }
+    GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
+template <class Op, class Emit, int V> using F32ColumnScan = RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>>;
 // Operators that are faster where several rows are scanned together.
 template <class Op> struct ScansRowRuns { static const bool yes = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true; };

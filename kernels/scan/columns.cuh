@@ -232,8 +232,8 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         if constexpr (!Exclusive && VarianceF32Delta<Op, Emit>::exists) {
             F32ColumnScan<Op, Emit, V> scan(before, task.option);
             if (scan.is_small(2 * (u32)task.rows)) {
-                walk<4>(location, rows, stage, scan);
-                if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);
+                write_rows<4>(location, rows, stage, scan);
+                if (scan.is_small((u32)task.rows)) return;  // else all are written again
             }
         }
         Scan scan(before, task.option);

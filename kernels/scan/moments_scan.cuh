@@ -89,12 +89,13 @@ GR_HD f32 pin_to_register(f32 x) {
 }
 // Variances of 16 bits, by sums in binary32: precise enough behind many elements.
 template <class T, bool Root> struct VarianceDelta {
-    f32 mean, before, freedom, sum, squares, limit;
+    f32 mean, before, freedom, limit;
+    f32 sum, excess;  // of distances from the mean; of their squares
     GR_HD VarianceDelta() {}
     GR_HD VarianceDelta(const Moments2<f64>& state, const f64* option)
-        : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
+        : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), excess(0) {
         const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
-        limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
+        limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e34f : -1.0f;
     }
     GR_HD bool is_small(f64 more) const { return more <= limit; }
     GR_HD f32 usual() const { return 0; }  // of squares about the mean, where that matters
@@ -104,10 +105,10 @@ template <class T, bool Root> struct VarianceDelta {
         freedom += V;
         unrolled<V>([&](int j) {
             const f32 off = (V - 1) * 0.5f - j, d = distance(from.at[j]);
-            const f32 own = __fmaf_rn(off, __fmaf_rn(off, bend, slope), part);
+            const f32 own = __fmaf_rn(off, slope, __fmaf_rn(off * off, bend, part));
             sum += d;
-            squares = __fmaf_rn(d, d, squares);
-            const f32 variance = (before + __fmaf_rn(-sum * sum, own, squares)) * own;
+            excess = __fmaf_rn(d, d, excess);
+            const f32 variance = (before + __fmaf_rn(-sum * sum, own, excess)) * own;
             to.at[j] = narrowed(Root ? rough_root_of(variance) : variance, T());
         });
     }
@@ -153,7 +154,6 @@ template <class Op, class Emit> struct VarianceF32Delta { static const bool exis
 template <class T, bool SkipNan, bool Root>
 struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>> : VarianceDelta<T, Root> {
     static const bool exists = FewDigits<T>::yes;
-    f32 more = 0;  // squares about the mean, of elements that are looked at before they are scanned
     using VarianceDelta<T, Root>::VarianceDelta;
     template <class From, class To> GR_HD void run(const From& from, To& to) { this->walk(from, to); }
 };
