@@ -363,6 +363,7 @@ CALLS |= {
     "segments alone": call("sum", "f4", (131, 256), 0, segmented=True, carried=True),
     "segments alone from the end": call("sum", "f2", (130, 256), 0, segmented=True, reverse=True, exclusive=True),
     "variances alone": call("var", "f4", (261, 192), 0, view=lambda x: broken(x, np.nan, (70, 7)), carried=True),
+    "variances past the range alone": call("var", "f8", (301, 36), 0, view=lambda x: spiked(x, 1e160, (150, 3))),
     "variances of doubles alone": call("var", "f8", (301, 36), 0, view=lambda x: broken(x, 4e152, (150, 3))),
     "variances of columns in planes": call(
         "var", "f4", (3, 150, 80), 1, carried=True, view=lambda x: x[::-1], reverse=True
@@ -725,10 +726,13 @@ def test_bits_do_not_depend_on_the_order_of_events(kernels):
             np.testing.assert_array_equal(first, again)
 
 
-@pytest.mark.parametrize("name", ["a line of variances", "columns of variances"])
+@pytest.mark.parametrize("name", ["a line of variances", "columns of variances", "few columns far from zero"])
 def test_digits_of_variances(name):
     """Behind thousands of elements a reciprocal is not near enough to that of the next but one."""
-    one = call("var", "f8", (5000, 32) if "columns" in name else (5000,), 0, view=lambda x: x + 3)
+    shape = {"a": (5000,), "c": (5000, 32), "f": (5000, 5)}[name[0]]
+    one = call("var", "f8", shape, 0, view=lambda x: x + (1e8 if len(shape) > 1 else 3))
+    if len(shape) > 1:
+        one = replace(one, method="StripScan")
     got, _ = run(build([unit([one])])[0], one, "forward")
     x = (one.chunks[0] - one.chunks[0][0]).astype(np.longdouble)
     count = np.arange(1, 5001).reshape(-1, *[1] * (x.ndim - 1))

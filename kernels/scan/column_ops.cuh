@@ -206,14 +206,6 @@ template <class Op, class Emit, int V, bool Exclusive>
 using UncheckedColumnScan =
     typename Conditional<ColumnOps<Op, Emit, V, Exclusive>::Fold::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
                          typename ColumnOps<Op, Emit, V, Exclusive>::Scan>::type;
-// Variances of the next rows are about the mean of all before.
-template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* option) {
-    if constexpr (ShiftedPowerSums<Op>::exists) {
-        typename Op::State state[V];
-        unrolled<V>([&](int j) { state[j] = scan.after(j); });
-        scan = Scan(state, option);
-    }
-}
 
 // Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
 template <class To, int Together, bool Whole, class Columns, class From, int Count, class Put>
