@@ -377,6 +377,7 @@ CALLS |= {
     "segments alone": call("sum", "f4", (131, 256), 0, segmented=True, carried=True),
     "segments alone from the end": call("sum", "f2", (130, 256), 0, segmented=True, reverse=True, exclusive=True),
     "variances alone": call("var", "f4", (261, 192), 0, view=lambda x: broken(x, np.nan, (70, 7)), carried=True),
+    "variances past the range alone": call("var", "f8", (301, 36), 0, view=lambda x: spiked(x, 1e160, (150, 3))),
     "variances of doubles alone": call("var", "f8", (301, 36), 0, view=lambda x: broken(x, 4e152, (150, 3))),
     "variances of columns in planes": call(
         "var", "f4", (3, 150, 80), 1, carried=True, view=lambda x: x[::-1], reverse=True
@@ -451,8 +452,16 @@ CALLS |= {
         "nanvar", "bfloat16", (1500, 40), view=lambda x: missing(x, np.s_[900:905, ::7], np.s_[1300, 3]), carried=True
     ),
     "variances in binary32 in contiguous columns": call(
-        "var", "f4", (5000, 10), view=lambda x: spiked(x, 1e3, (2900, 7))
+        "var", "f4", (5000, 10), view=lambda x: spiked(x, 1e20, (2900, 7))
     ),
+    "variances in binary32 in contiguous columns, some missing": call(
+        "nanvar", "f4", (5000, 10), view=lambda x: missing(x, np.s_[4000:4005, ::7], np.s_[2900, 3])
+    ),
+    "variances past the range in strips": call("var", "f8", (300, 131), view=lambda x: spiked(x, 1e160, (190, 7))),
+    "deviations of integers in strips": call("std", "u2", (900, 131), reverse=True, carried=True),
+    "variances of bools in strips": call("var", "?", (700, 40), carried=True),
+    "deviations of complex numbers in lines": call("std", "c8", (9, 700), 1, carried=True),
+    "deviations of a line of complex numbers": call("std", "c16", (3000,), view=lambda x: spiked(x, np.nan, 2500)),
     "deviations in binary32 in contiguous columns, backwards": call(
         "std", "bfloat16", (3000, 7), reverse=True, phase=2
     ),
@@ -731,10 +740,13 @@ def test_bits_do_not_depend_on_the_order_of_events(kernels):
             np.testing.assert_array_equal(first, again)
 
 
-@pytest.mark.parametrize("name", ["a line of variances", "columns of variances"])
+@pytest.mark.parametrize("name", ["a line of variances", "columns of variances", "few columns far from zero"])
 def test_digits_of_variances(name):
     """Behind thousands of elements a reciprocal is not near enough to that of the next but one."""
-    one = call("var", "f8", (5000, 32) if "columns" in name else (5000,), 0, view=lambda x: x + 3)
+    shape = {"a": (5000,), "c": (5000, 32), "f": (5000, 5)}[name[0]]
+    one = call("var", "f8", shape, 0, view=lambda x: x + (1e8 if len(shape) > 1 else 3))
+    if len(shape) > 1:
+        one = replace(one, method="StripScan")
     got, _ = run(build([unit([one])])[0], one, "forward")
     x = (one.chunks[0] - one.chunks[0][0]).astype(np.longdouble)
     count = np.arange(1, 5001).reshape(-1, *[1] * (x.ndim - 1))
@@ -1009,19 +1021,20 @@ DEFECTS = {
         "            __stcs(",
         ("odd lines by sub-warps", "narrow lines by sub-warps"),
     ),
-    "rows of a strip are added in binary32 and not written": (
-        "if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);",
-        "if (scan.is_small()) return;",
-        (
-            "variances in binary32 in strips",
-            "deviations in binary32 in strips, backwards",
-            "variances in binary32, some missing",
-        ),
+    "rows of a strip stay as they are in binary32": (
+        "if (scan.is_small((u32)task.rows)) return;",
+        "return;",
+        ("variances in binary32 in strips", "variances in binary32, some missing"),
     ),
-    "rows of contiguous columns are added in binary32 and not written": (
-        "if (checking.fold.is_small()) return walk(location, stage, writing);",
-        "if (checking.fold.is_small()) return;",
-        ("variances in binary32 in contiguous columns", "deviations in binary32 in contiguous columns, backwards"),
+    "rows of contiguous columns are taken to be small in binary32": (
+        "is_small(squares < 0 ? 0 : squares)",
+        "is_small(0)",
+        ("variances in binary32 in contiguous columns",),
+    ),
+    "rows of contiguous columns are taken to be all there": (
+        "if (pending.through.count - ahead.count != rows)",
+        "if (false)",
+        ("variances in binary32 in contiguous columns, some missing",),
     ),
     "a line shorter than a pack stays behind": (
         "if (lead || end == 0)",

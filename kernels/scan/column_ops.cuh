@@ -52,6 +52,13 @@ template <class Op, class Emit, int V, class Run = PackScan<Op, Emit, 1>> struct
             unrolled<Count>([&](int i) { to[i].at[j] = found.at[i]; });
         });
     }
+    // Of variances in binary32: so many rows change them little, if those that were scanned are among them and the others as far
+    // from the mean as those before.
+    GR_HD bool is_small(u32 rows) const {
+        bool all = true;
+        unrolled<V>([&](int j) { all = all && runs[j].is_small(__fmaf_rn((f32)rows, runs[j].usual(), runs[j].excess)); });
+        return all;
+    }
     GR_HD typename Op::State after(int j) const { return runs[j].now(); }
 };
 template <class Op, class Emit, int V, bool Exclusive>
@@ -106,25 +113,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
     GR_HD T after(int j) const { return state(j); }
 };
 
-// Variances in binary32 behind many rows. `is_small`: the rows that `take` has had change them little, or would if there were so
-// many more as far from the mean as those before.
-template <class Op, class Emit, int V> struct F32ColumnScan : RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> {
-    typedef RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>> Rows;
-    using Rows::Rows, Rows::runs;
-    template <int Count> GR_HD void take(const Pack<typename Op::In, V> (&from)[Count]) {
-        unrolled<Count>([&](int i) {
-            unrolled<V>([&](int j) {
-                const f32 d = runs[j].distance(from[i].at[j]);
-                runs[j].more = __fmaf_rn(d, d, runs[j].more);
-            });
-        });
-    }
-    GR_HD bool is_small(u32 rows = 0) const {
-        bool all = true;
-        unrolled<V>([&](int j) { all = all && runs[j].is_small(__fmaf_rn((f32)rows, runs[j].usual(), runs[j].more)); });
-        return all;
-    }
-};
+template <class Op, class Emit, int V> using F32ColumnScan = RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>>;
 
 // Variances of few digits where elements may be left out: sums about the mean of what comes before, or the first element, with a
 // count for each column.
@@ -209,14 +198,6 @@ template <class Op, class Emit, int V, bool Exclusive>
 using UncheckedColumnScan =
     typename Conditional<ColumnOps<Op, Emit, V, Exclusive>::Fold::assumes_finite, AnyColumnScan<Op, Emit, V, Exclusive>,
                          typename ColumnOps<Op, Emit, V, Exclusive>::Scan>::type;
-// Variances of the next rows are about the mean of all before.
-template <class Op, int V, class Scan> GR_HD void rebase(Scan& scan, const f64* option) {
-    if constexpr (ShiftedPowerSums<Op>::exists) {
-        typename Op::State state[V];
-        unrolled<V>([&](int j) { state[j] = scan.after(j); });
-        scan = Scan(state, option);
-    }
-}
 
 // Scans the first `left` of rows that are at hand, or with Whole all, Together of them at once, and hands each on.
 template <class To, int Together, bool Whole, class Columns, class From, int Count, class Put>

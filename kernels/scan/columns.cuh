@@ -18,6 +18,7 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     typedef typename Emit::Out Out;
     static const int room = 32 * V;  // columns whose states there is room for
     static const bool prefetches_tile = false;
+    static const int blocks = sizeof(State) > 16 ? 1 : GR_BLOCKS;  // on an SM: ptxas by itself spills registers of variances
     // Rows that a lane reads from shared memory at once.
     static const int batch = Batch > 0 ? Batch : sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : 4;
     // Of the look-back: large states take registers.
@@ -25,9 +26,10 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     static const int SLOTS = PUBLISHED <= 16 ? 8 : PUBLISHED <= 32 ? 4 : 2;
     typedef ColumnOps<Op, Emit, V, Exclusive, (V > 1)> Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
-    // Of means reciprocals are computed once for all columns (reciprocal_table.cuh).
+    // Of means, and of variances of all digits, reciprocals are computed once for all columns (reciprocal_table.cuh).
     typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
-    static const bool uses_table = V == 1 && Tables::uses_table && !Tables::of_variances && !IsSame<In, f64>::yes;
+    static const bool uses_table =
+        V == 1 && Tables::uses_table && (Tables::of_variances ? !FewDigits<In>::yes : !IsSame<In, f64>::yes);
     // Where a tile lies, and its first rows.
     struct TileLocation {
         u64 tile, link, chain, line;  // line: of its first column
@@ -219,11 +221,11 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         State start[1] = {before[0]};
         start[0].count -= first;
         if (!ReciprocalTable::counts_agree(start, column < location.columns && row_group < task.row_groups)) return false;
-        typename SerialColumnOps<Op, Emit, V, Exclusive>::EqualCounts scan(start, task.option);
+        typename SerialColumnOps<Op, Emit, V, Exclusive>::EqualCounts scan(before, task.option);
         scan.begin(0, rows, table());
         scan.pass((int)first);
         __syncwarp();
-        write_rows(location, rows, stage, scan);
+        write_rows<4>(location, rows, stage, scan);
         return true;
     }
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
@@ -232,8 +234,8 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         if constexpr (!Exclusive && VarianceF32Delta<Op, Emit>::exists) {
             F32ColumnScan<Op, Emit, V> scan(before, task.option);
             if (scan.is_small(2 * (u32)task.rows)) {
-                walk<4>(location, rows, stage, scan);
-                if (scan.is_small()) return write_rows<4>(location, rows, stage, scan);
+                write_rows<4>(location, rows, stage, scan);
+                if (scan.is_small((u32)task.rows)) return;  // else all are written again
             }
         }
         Scan scan(before, task.option);
@@ -312,7 +314,6 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
             const TileLocation tile = tile_of(strip, link);
             if constexpr (IsSame<Scan, typename Ops::EqualCounts>::yes)
                 scan.begin(link * task.rows, tile.rows, GR_SHARED + SERIAL_STAGES * stage_bytes());
-            else if constexpr (Ops::uses_table) rebase<Op, V>(scan, task.option);
             __syncwarp();
             Strip::write_rows(tile, tile.rows, stage, scan);
             stage = (stage + 1) % SERIAL_STAGES;
@@ -331,7 +332,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
             agree = ReciprocalTable::counts_agree(state, has);
             if (agree) run<typename Ops::EqualCounts>(strip, state);
         }
-        if (!agree) run<UncheckedColumnScan<Op, Emit, V, Exclusive>>(strip, state);
+        if (!agree) run<UnlikeCounts<Op, Emit, V, Exclusive>>(strip, state);
         if (task.totals && has)
             unrolled<V>([&](int j) { LineEnds<Op>::keep(task, strip.line + column + j, state[j]); });
     }

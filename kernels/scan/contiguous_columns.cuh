@@ -23,6 +23,7 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
     typedef ColumnOps<Op, Emit, 1, Exclusive, ShiftsFloats> Ops;
     static const u32 lanes = 32 * WarpsPerGroup;  // of a warp group
     static const bool in_place = sizeof(In) == sizeof(Out);
+    static const bool in_f32 = !Lines && !Exclusive && VarianceF32Delta<Op, Emit>::exists;  // where rows change variances little
     // Rows that a lane reads from shared memory at once.
     static const int batch = ScansRowRuns<Op>::yes ? 4 : sizeof(State) > 16 ? 2 : sizeof(State) > 8 ? 4 : 8;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
@@ -42,7 +43,7 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         State state[STATE_SLOTS][32 * WarpGroups * WarpsPerGroup];  // of parts, by columns; then their prefixes
     };
     struct PendingState {
-        State before;    // the lane's prefix within its warp, where that is a warp group
+        State through;   // of the lane's rows, and where a warp is a warp group of those before them in the warp
         bool is_finite;  // what folding assumed is so
     };
 
@@ -190,8 +191,7 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         Fold fold;
         Value ahead;  // the state before the line that began last, if one did
         bool has_head, is_finite;
-        GR_HD Reducer(const ContiguousColumnScan& owner, const Fold& begun = Fold())
-            : scan(owner), fold(begun), has_head(false), is_finite(true) {}
+        GR_HD Reducer(const ContiguousColumnScan& owner) : scan(owner), has_head(false), is_finite(true) {}
         GR_HD bool was_finite() const {
             if constexpr (Fold::assumes_finite) return is_finite && fold.was_finite();
             return true;
@@ -302,16 +302,15 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
     }
 
     // All lanes of a warp call that is a warp group. Scans the states of its row groups, column by column.
-    GR_HD State scan_row_groups(State state, State& before) const {
-        const u32 place = is_reverse() ? row_groups / WarpGroups - 1 - row_group : row_group;
+    GR_HD State scan_row_groups(State state) const {
         for (u32 up = 1; up < row_groups / WarpGroups; up *= 2) {
             const State earlier = shuffle_groups(state, up * width);
-            if (!is_idle() && place >= up) state = Running::combine(earlier, state);
+            if (!is_idle() && group_place() >= up) state = Running::combine(earlier, state);
         }
-        before = shuffle_groups(state, width);
-        if (place == 0) before = Running::identity();
         return state;
     }
+    // A row group's number in the order of the scan.
+    GR_HD u32 group_place() const { return is_reverse() ? row_groups / WarpGroups - 1 - row_group : row_group; }
     GR_HD State shuffle_groups(const State& state, u32 lanes) const {
         return shuffle_from(0xffffffffu, state, (int)((is_reverse() ? lane + lanes : lane - lanes) % 32), 32);
     }
@@ -323,15 +322,12 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         state = folding.state();
         return folding.was_finite();
     }
-    template <class Scan> GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[1]) const {
-        if constexpr (!Lines && !Exclusive && VarianceF32Delta<Op, Emit>::exists) {
-            typedef F32ColumnScan<Op, Emit, 1> F32Scan;
-            Writer<F32Scan> writing(*this, before);
-            if (writing.scan.is_small(2 * rows)) {
-                Reducer<F32Scan> checking(*this, writing.scan);
-                walk(location, stage, checking);
-                if (checking.fold.is_small()) return walk(location, stage, writing);
-            }
+    // `squares`: of the lane's rows about the mean before them, of variances.
+    template <class Scan>
+    GR_HD void write_by(const TileLocation& location, u32 stage, const Value (&before)[1], f64 squares) const {
+        if constexpr (in_f32) {
+            Writer<F32ColumnScan<Op, Emit, 1>> writing(*this, before);
+            if (writing.scan.runs[0].is_small(squares < 0 ? 0 : squares)) return walk(location, stage, writing);
         }
         Writer<Scan> writing(*this, before);
         walk(location, stage, writing);
@@ -344,20 +340,31 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, 1>>(location, stage, state);
         bool ends = true;
         if constexpr (WarpsPerGroup == 1) {
-            state = scan_row_groups(state, pending.before);
-            ends = row_group == (is_reverse() ? 0 : row_groups / WarpGroups - 1);
+            state = scan_row_groups(state);
+            ends = group_place() + 1 == row_groups / WarpGroups;
         }
+        pending.through = state;
         if (!is_idle() && ends) scratch().state[slot][scratch_index()] = state;
         return pending;
     }
     GR_HD void write(const TileLocation& location, u32 stage, u32 slot, const PendingState& pending) const {
         if (!in_place) sync_group();  // the results of the tile before have been drained
+        State ahead = Running::identity();  // of the rows before the lane's in its warp, where that is a warp group
+        if constexpr (WarpsPerGroup == 1) {
+            const State earlier = shuffle_groups(pending.through, width);
+            if (group_place() > 0) ahead = earlier;
+        }
         if (!is_idle()) {
             State state = scratch().state[slot][scratch_index()];
-            if constexpr (WarpsPerGroup == 1) state = Running::combine(state, pending.before);
+            if constexpr (WarpsPerGroup == 1) state = Running::combine(state, ahead);
             const Value before[1] = {Running::value(state)};
-            if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, stage, before);
-            else write_by<AnyColumnScan<Op, Emit, 1, Exclusive>>(location, stage, before);
+            f64 squares = 0;
+            if constexpr (in_f32)
+                squares = squares_about(before[0].mean, pending.through) - squares_about(before[0].mean, ahead);
+            if constexpr (in_f32 && ShiftedPowerSums<Op>::skips)
+                if (pending.through.count - ahead.count != rows) squares = bit_cast<f64>(0x7ff8000000000000ull);  // some are left out
+            if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, stage, before, squares);
+            else write_by<AnyColumnScan<Op, Emit, 1, Exclusive>>(location, stage, before, squares);
         }
         sync_group();
         drain(location, stage);

@@ -92,12 +92,13 @@ GR_HD f32 pin_to_register(f32 x) {
 }
 // Variances of 16 bits, by sums in binary32: precise enough behind many elements.
 template <class T, bool Root> struct VarianceDelta {
-    f32 mean, before, freedom, sum, squares, limit;
+    f32 mean, before, freedom, limit;
+    f32 sum, excess;  // of distances from the mean; of their squares
     GR_HD VarianceDelta() {}
     GR_HD VarianceDelta(const Moments2<f64>& state, const f64* option)
-        : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), squares(0) {
+        : mean((f32)state.mean), before((f32)state.m2), freedom((f32)(state.count - option[0])), sum(0), excess(0) {
         const bool many = state.count - option[0] >= 512 * (1 + fabs(option[0]));
-        limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e36f : -1.0f;
+        limit = many && (before == 0 || before >= 1e-30f) && before <= 1e36f ? 1e34f : -1.0f;
     }
     GR_HD bool is_small(f64 more) const { return more <= limit; }
     GR_HD f32 usual() const { return 0; }  // of squares about the mean, where that matters
@@ -107,10 +108,10 @@ template <class T, bool Root> struct VarianceDelta {
         freedom += V;
         unrolled<V>([&](int j) {
             const f32 off = (V - 1) * 0.5f - j, d = distance(from.at[j]);
-            const f32 own = __fmaf_rn(off, __fmaf_rn(off, bend, slope), part);
+            const f32 own = __fmaf_rn(off, slope, __fmaf_rn(off * off, bend, part));
             sum += d;
-            squares = __fmaf_rn(d, d, squares);
-            const f32 variance = (before + __fmaf_rn(-sum * sum, own, squares)) * own;
+            excess = __fmaf_rn(d, d, excess);
+            const f32 variance = (before + __fmaf_rn(-sum * sum, own, excess)) * own;
             to.at[j] = narrowed(Root ? rough_root_of(variance) : variance, T());
         });
     }
@@ -156,7 +157,6 @@ template <class Op, class Emit> struct VarianceF32Delta { static const bool exis
 template <class T, bool SkipNan, bool Root>
 struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, T>> : VarianceDelta<T, Root> {
     static const bool exists = FewDigits<T>::yes;
-    f32 more = 0;  // squares about the mean, of elements that are looked at before they are scanned
     using VarianceDelta<T, Root>::VarianceDelta;
     template <class From, class To> GR_HD void run(const From& from, To& to) { this->walk(from, to); }
 };
@@ -166,20 +166,20 @@ struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, R
 // Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
 // lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
 template <class Emit> struct RowEmit : Emit {};
-template <class T, bool SkipNan, bool Root, class Result>
-struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> : Final<Variance<T, SkipNan, Root>, Result> {
+template <class T, bool Root, class Result> struct SpreadByReciprocal {
+    typedef Result Out;
     template <class M> static GR_HD Result of(const M& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
         if (!Root) return cast<Result>(variance);
         return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
     }
 };
-template <class Real, bool SkipNan, class Result>
-struct RowEmit<Final<ComplexMoments<Real, SkipNan>, Result>> : Final<ComplexMoments<Real, SkipNan>, Result> {
-    static GR_HD Result of(const ComplexMoments2& state, const f64* option) {
-        return cast<Result>(variance_by_reciprocal(state.count, state.m2, option));
-    }
-};
+template <class T, bool SkipNan, bool Root, class Result>
+struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> : SpreadByReciprocal<T, Root, Result> {};
+template <class T, bool SkipNan, class Result>
+struct RowEmit<Final<ComplexMoments<T, SkipNan>, Result>> : SpreadByReciprocal<T, false, Result> {};
+template <class T, bool SkipNan, class Result>
+struct RowEmit<Final<ComplexStd<T, SkipNan>, Result>> : SpreadByReciprocal<T, true, Result> {};
 
 // Variances about the mean before the run, which has any number of elements where results have few digits, else at least `least`:
 // no more digits cancel than the run has elements for each of those before it. One reciprocal serves both divisors.

@@ -80,6 +80,12 @@ template <class T, bool SkipNan, bool Root> struct ShiftedPowerSums<Variance<T, 
     }
 };
 
+// The sum of squared distances from any number.
+GR_HD f64 squares_about(f64 centre, Moments2<f64> state) {
+    const f64 away = state.mean - centre;
+    return __fma_rn(state.count * away, away, state.m2);
+}
+
 // States of a warp's lanes folded or scanned: by combinations, or, where those take long and results have few digits, as sums about
 // one mean with one reciprocal in the end.
 

@@ -34,66 +34,60 @@ struct ReciprocalTable {
     }
 };
 
-// Variances about the mean of all rows before the tile.
+// Variances about the mean of all rows before the tile, or where all digits count of half the rows before at least, so that no more
+// than a digit or two cancel.
 template <class T, class Op, class Result, int V> struct SerialVarianceScan : ReciprocalTable {
     typedef typename Op::State State;
     typedef MeanOf<T> Mean;
-    static const bool wide = sizeof(Result) == 8;  // all digits count, and squares may be past the range of binary64
-    static const int few = 64;  // elements up to which the mean is updated with all rows that are taken together, where wide
-    Mean mean[V], m2[V];     // of the rows before the tile; m2 only where wide
-    f64 sum[V], squares[V];  // of the tile's rows, about the mean; where not wide, squares are those of all rows
+    static const bool wide = sizeof(Result) == 8;  // all digits count
+    Mean mean[V], m2[V];     // of the first rows, `settled`
+    f64 sum[V], squares[V];  // of all rows' distances from the mean's leading number; what squares are more than m2's
+    f64 settled;
     const f64* option;
     GR_HD SerialVarianceScan(const State (&before)[V], const f64* options) : ReciprocalTable(before[0].count), option(options) {
-        unrolled<V>([&](int j) {
-            mean[j] = before[j].mean;
-            m2[j] = Mean{wide ? before[j].m2 : 0};
-            sum[j] = 0;
-            squares[j] = wide ? 0 : before[j].m2;
-        });
+        unrolled<V>([&](int j) { go_on(j, before[j].mean, Mean{before[j].m2}, before[j].count); });
     }
-    static GR_HD f64 total(f64 m2, f64 more) { return wide ? m2 + more : more; }
-    static GR_HD f64 total(Twofold m2, f64 more) { return m2.hi + (m2.lo + more); }
-    // The sum of squares about a mean that is `shift` away.
-    GR_HD f64 squares_about(int j, f64 shift) const {
-        const f64 more = __fma_rn(-sum[j], shift, squares[j]);
-        return wide && more != more && shift - shift == 0 ? squares[j] : more;  // infinity, not NaN
+    GR_HD void go_on(int j, Mean about, Mean spread, f64 elements) {
+        mean[j] = about;
+        m2[j] = spread;
+        sum[j] = elements * rest_of(about);
+        squares[j] = __fma_rn(sum[j], rest_of(about), rest_of(spread));
+        settled = count;
     }
+    // Squares about a mean that is `shift` away. Where they are out of range, so is the result: the product is not rounded.
+    GR_HD f64 m2_about(int j, f64 shift) const { return first_of(m2[j]) + __fma_rn(-sum[j], shift, squares[j]); }
     GR_HD void settle() {
         const f64 part = one_over(count);
         unrolled<V>([&](int j) {
-            const f64 shift = sum[j] * part, more = squares_about(j, shift);
-            if (wide) m2[j] = shifted(m2[j], more);
-            mean[j] = shifted(mean[j], shift);
-            sum[j] = 0;
-            squares[j] = wide ? 0 : more;
+            const f64 shift = sum[j] * part;
+            go_on(j, shifted(Mean{first_of(mean[j])}, shift),
+                  shifted(Mean{first_of(m2[j])}, __fma_rn(-sum[j], shift, squares[j])), count);
         });
     }
     GR_HD void begin(u64 first, u32 rows, u8* table) {
-        if (count > 0) settle();
+        if (count > settled) settle();
         fill(first, rows, table, option[0]);
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
         if (count == 0) unrolled<V>([&](int j) { mean[j] = Mean{cast<f64>(from[0].at[j])}; });
-        else if (wide && count < few) settle();
+        else if (wide && count >= 2 * settled) settle();
         unrolled<Count>([&](int i) {
             const Entry part = next[i];
             f64 variances[V];
             unrolled<V>([&](int j) {
-                const f64 d = (cast<f64>(from[i].at[j]) - first_of(mean[j])) - rest_of(mean[j]);
+                const f64 d = cast<f64>(from[i].at[j]) - first_of(mean[j]);
                 sum[j] += d;
                 squares[j] = __fma_rn(d, d, squares[j]);
-                const f64 all = total(m2[j], squares_about(j, sum[j] * part.count));
-                variances[j] = (!wide && all < 0 ? 0 : all) * part.freedom;
-                if (wide) to[i].at[j] = cast<Result>(Op::spread(variances[j]));
+                variances[j] = m2_about(j, sum[j] * part.count) * part.freedom;
             });
-            if (!wide) VarianceResults<Op, Result>::of(variances, to[i]);
+            VarianceResults<Op, Result>::of(variances, to[i]);
         });
         pass(Count);
     }
     GR_HD State after(int j) const {
         if (count == 0) return Op::identity();
         const f64 shift = sum[j] * one_over(count);
-        return {count, shifted(mean[j], shift), total(m2[j], squares_about(j, shift))};
+        return {count, shifted(Mean{first_of(mean[j])}, shift), m2_about(j, shift)};
     }
 };
 template <class T, class A, class Result, int V> struct SerialMeanScan : ReciprocalTable {
@@ -132,3 +126,7 @@ struct SerialColumnOps<Mean<Value<T, A>, A>, Final<Mean<Value<T, A>, A>, Result>
     static const bool uses_table = true, of_variances = false;
     typedef SerialMeanScan<T, A, Result, V> EqualCounts;
 };
+// And where they do not: variances row by row, others as they always are.
+template <class Op, class Emit, int V, bool Exclusive>
+using UnlikeCounts = typename Conditional<SerialColumnOps<Op, Emit, V, Exclusive>::of_variances, AnyColumnScan<Op, Emit, V, Exclusive>,
+                                          UncheckedColumnScan<Op, Emit, V, Exclusive>>::type;

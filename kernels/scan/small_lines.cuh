@@ -298,9 +298,7 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
-    // Where there is a table, this is for lines with carries alone.
-    typedef typename Conditional<Tables::of_variances, AnyColumnScan<Op, Emit, 1, Exclusive>,
-                                 UncheckedColumnScan<Op, Emit, 1, Exclusive>>::type LineScan;
+    typedef UnlikeCounts<Op, Emit, 1, Exclusive> LineScan;  // where there is a table, for lines with carries alone
     static const int ahead = 2;
     static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
     // One of a share's lines.

@@ -101,9 +101,7 @@ struct ThreadColumnScan {
             __syncwarp();
             return take_all<Whole, Batch>(scan);
         }
-        // Of unlike counts row by row.
-        typedef AnyColumnScan<Op, Emit, columns, Exclusive> Any;
-        typename Conditional<Tables::uses_table, Any, typename Ops::Scan>::type scan(state, task.option);
+        UnlikeCounts<Op, Emit, columns, Exclusive> scan(state, task.option);
         if constexpr (KeepsIndex<Op>::yes) scan.begin_at(task.index, task.step_index);
         take_all<Whole, (Tables::uses_table ? 1 : Batch)>(scan);
     }
@@ -210,7 +208,8 @@ GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<type
     u64 at = part.first;
     for (; at + Batch <= part.end; at += Batch) {
         scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
-        if ((at - part.first) / Batch % batches == batches - 1) rebase<Op, 1>(scan, task.option);
+        if constexpr (ShiftedPowerSums<Op>::exists)  // variances of the next elements are about the mean of all before
+            if ((at - part.first) / Batch % batches == batches - 1) scan = typename Ops::Scan({scan.after(0)}, task.option);
     }
     if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
     return scan.after(0);
