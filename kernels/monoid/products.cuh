@@ -78,7 +78,7 @@ template <> struct ElementBits<half> { static const int bits = 25; };
 template <> struct ElementBits<f32> { static const int bits = 150; };
 template <> struct ElementBits<bfloat16> { static const int bits = 134; };
 // How many elements the value of a state may be multiplied by, before it is normalised again.
-constexpr int terms_in_range(int bits) { return (900 - STATE_BITS) / bits; }
+GR_HD constexpr int terms_in_range(int bits) { return (900 - STATE_BITS) / bits; }
 template <class Element> constexpr int TERMS_IN_RANGE = terms_in_range(ElementBits<Element>::bits);
 
 // What products of terms are kept in: integers as they are.
