@@ -26,10 +26,9 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     static const int SLOTS = PUBLISHED <= 16 ? 8 : PUBLISHED <= 32 ? 4 : 2;
     typedef ColumnOps<Op, Emit, V, Exclusive, (V > 1)> Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
-    // Of means, and of variances of all digits, reciprocals are computed once for all columns (reciprocal_table.cuh).
+    // Of means of floats, and of variances of all digits, reciprocals are computed once for all columns (reciprocal_table.cuh).
     typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
-    static const bool uses_table =
-        V == 1 && Tables::uses_table && (Tables::of_variances ? !FewDigits<In>::yes : !IsSame<In, f64>::yes);
+    static const bool uses_table = V == 1 && Tables::uses_table && Tables::of_variances != FewDigits<In>::yes;
     // Where a tile lies, and its first rows.
     struct TileLocation {
         u64 tile, link, chain, line;  // line: of its first column
