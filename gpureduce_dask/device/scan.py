@@ -285,8 +285,8 @@ def _operator(bound: Bound, final: bool, segmented: bool, itemsizes: tuple[int, 
 
 
 def _memory_order(array: Any, axis: int) -> list[int]:
-    """Axes of one element, then from the longest stride to the shortest; the scanned one last among equals, and where it
-    has one element, so that lines of one lie behind each other."""
+    """Axes of one element, then from the longest stride to the shortest; the scanned one last among equals, and last of
+    all where it has one element, so that lines of one lie behind each other."""
     strides = [abs(s) if n > 1 else 0 for n, s in zip(array.shape, array.strides, strict=True)]
     order: list[int] = sorted(range(array.ndim), key=lambda a: (array.shape[a] > 1, -strides[a], a == axis))
     if array.shape[axis] == 1 or all(strides[a] == 0 or a == axis for a in order):
