@@ -29,6 +29,7 @@ from .tune_scans import Scans
 FEWEST = 60  # cases to fit to
 APART = 16  # times the smallest size that the largest has, to tell apart how kernels start and what bytes cost
 WORTH = 0.9  # of the loss before, that costs may have at most, whose picks are no slower: bits change
+ALIKE = 1.002  # times as long, that picks by a table may take, where it predicts times better: noise
 PATIENCE = 0.2  # seconds for the time of one plan
 
 
@@ -153,7 +154,7 @@ def fitted(result: Result, tuned: Tuned) -> tuple[Values, Quality] | None:
     half = fit(training, before)
     then, now = quality(validation, before), quality(validation, half)
     print(f"of the half that was not fitted to\n  as shipped: {then}\n  fitted:     {now}")
-    if now.mean_slower > then.mean_slower or loss(validation, half) > WORTH * loss(validation, before):
+    if now.mean_slower > ALIKE * then.mean_slower or loss(validation, half) > WORTH * loss(validation, before):
         print("hardly better than what is shipped, which stays in use")
         return None
     return fit(tuned.model(cases), before), now
