@@ -129,6 +129,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         partial_of("argmax", "f4", "columns of planes end to end", seed=1),
         partial_of("sum", "f4", "columns with gaps end to end"),
         partial_of("mean", "i4", "columns of planes with gaps end to end", seed=1),
+        partial_of("max", "i2", "columns far apart end to end"),
     ),
     "moved": (
         partial_of("argmax", "f4", "short lines as columns, in any order"),

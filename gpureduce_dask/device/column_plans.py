@@ -25,7 +25,7 @@ from .plans import (
 )
 from .reduce_costs import Effort, rounds_of, shared_lines
 from .task import Work, flag
-from .tuning import CACHE_LINE
+from .tuning import CACHE_LINE, SECTOR
 
 # Operators whose running columns are far smaller than their states (kernels/monoid/columns.cuh): columns a thread.
 _BYTES, _HALVES = ("i8", "u8", "boolean"), ("i16", "u16")
@@ -145,12 +145,14 @@ class ColumnPlanner(Planner):
     def _lines_together(self) -> int:
         """Lines that are taken as one longer one, behind which the next begins as far from a vector as the first does,
         and as many of these as leave few threads of a tile idle. 0 where lines are a whole number of vectors apart or
-        much lies between them, or where the states of several would not be few beside what is read."""
+        much lies between them that is not read anyway, or where the states of several would not be few beside what
+        is read."""
         op, line, runs, vector = self.op, self.line, self.runs, self._widest()
         if len(runs) != 1 or len(op.itemsizes) > 1 or self.crowded or vector <= self.vector:
             return 0
         (run,), size = runs, op.itemsizes[0]
-        if not line.size * size <= run.a < tuning.MOST_APART * line.size * size or run.a % size:
+        is_near = run.a < tuning.MOST_APART * line.size * size or run.a <= SECTOR
+        if not is_near or run.a < line.size * size or run.a % size:
             return 0
         if self.chunks > 1 and not self._may_go_by_chunk():
             return 0

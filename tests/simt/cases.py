@@ -92,6 +92,7 @@ LAYOUTS = {
     "columns of planes with gaps end to end": Layout(
         (3, 1203, 31), (1,), lambda x: x[::-1, :, 1:], way="columns end to end"
     ),
+    "columns far apart end to end": Layout((1401, 6, 2), (0, 1), lambda x: x[:, ::3], way="columns end to end"),
     "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3], way="rows as columns"),
     "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="subwarp long lines"),
     "rows of another order of three": Layout(
