@@ -79,5 +79,6 @@ COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enoug
 # blocks fold; of LONG_FOLD_BYTES a launch of its own does. H200, any of uint64 (8192, 64) down columns by tiles of 32
 # threads 13.6 us, of 8 7.5; mean complex128 (65536, 64) 44, 24; (4096, 4096) alike.
 FOLDED_BYTES, LONG_FOLD_BYTES = 24 << 10, 64 << 10
+NARROW_TILES_READ = 256 << 20  # bytes, of which a fold is a part of the time; of more, narrow tiles were not timed
 STATES_A_READ = 32  # times as many bytes are read as those of states of lines end to end, at least
 MOST_APART = 2  # times as far apart as they are long, that such lines may be
