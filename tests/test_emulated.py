@@ -36,6 +36,8 @@ from simt.cases import (
     check_outlier,
     check_products,
     check_refused,
+    check_rows_apart,
+    check_scales,
     check_ties,
     check_zeros,
     small_grids,
@@ -63,6 +65,8 @@ def calls(machine: Emulator) -> None:
     check_products(machine)
     check_far(machine)
     check_outlier(machine)
+    check_scales(machine)
+    check_rows_apart(machine)
     check_freedom(machine)
     for integer in INTEGERS:
         check_integers(machine, integer)
@@ -125,6 +129,14 @@ def test_variances_far_from_zero(machine: Emulator) -> None:
 
 def test_variances_of_lanes_far_apart(machine: Emulator) -> None:
     check_outlier(machine)
+
+
+def test_standardised_moments_of_any_size(machine: Emulator) -> None:
+    check_scales(machine)
+
+
+def test_rows_do_not_depend_on_each_other(machine: Emulator) -> None:
+    check_rows_apart(machine)
 
 
 def test_variances_without_degrees_of_freedom(machine: Emulator) -> None:

@@ -429,6 +429,8 @@ CALLS |= {
     "variances of numbers in rows without degrees of freedom": call("nanvar", "f4", (5, 3001), 1, ddof=5),
     "deviations of numbers in a line without degrees of freedom": call("nanstd", "f8", (9001,), ddof=2.5),
     "variances of complex numbers without degrees of freedom": call("nanvar", "c8", (300, 40), 0, ddof=4),
+    "variances of integers in strips without degrees of freedom": call("nanvar", "i4", (700, 40), 0, ddof=3),
+    "variances of integers in planes without degrees of freedom": call("nanvar", "i4", (300, 20, 5), 1, ddof=3),
     "deviations in columns without degrees of freedom": call("nanstd", "f2", (700, 70), 0, ddof=3),
     "variances in planes without degrees of freedom": planes("nanvar", "f4", (301, 7, 5), 1, lambda x: x, ddof=3),
     "means in planes of halves": planes("mean", "f2", (301, 7, 5), 1, lambda x: broken(x, np.nan, (9, 3, 2))),

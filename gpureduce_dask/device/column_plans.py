@@ -281,7 +281,7 @@ class ColumnPlanner(Planner):
             return self._published_bytes(tiling.splits * tiling.wide * self.vector)
 
         found = narrow = self._tiles_of(self._width(work, runs), work, runs, even, apart)
-        least = max(2 * CACHE_LINE // (self.vector * sum(self.op.itemsizes)), 4 * tuning.THREADS // runs + 1)
+        least = max(2, 2 * CACHE_LINE // (self.vector * sum(self.op.itemsizes)), 4 * tuning.THREADS // runs + 1)
         if found.wide <= tuning.COLUMN_WIDTH and not self.crowded and self.read <= tuning.NARROW_TILES_READ:
             while folded(narrow) > tuning.FOLDED_BYTES and narrow.wide >= least:
                 narrow = self._tiles_of(narrow.wide // 2, work, runs, even, apart)

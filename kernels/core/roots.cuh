@@ -5,7 +5,7 @@
 // Where `wanted`, a reciprocal's first 20 bits or so; else `near`, as it was passed.
 GR_HD f64 approximate(f64 x, f64 near, bool wanted) {
 #ifdef GR_EMULATED
-    return wanted ? (f64)(1 / (f32)x) : near;
+    return wanted ? bit_cast<f64>(bit_cast<u64>(1 / x) >> 32 << 32) : near;
 #else
     asm("{.reg .pred p; setp.ne.u32 p, %2, 0; @p rcp.approx.ftz.f64 %0, %1;}" : "+d"(near) : "d"(x), "r"((u32)wanted));
     return near;

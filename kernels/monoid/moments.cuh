@@ -210,29 +210,30 @@ template <class T> struct CentralMoment : MomentsOf<T, 4, false, Moments4> {
     }
 };
 
-// All elements are one number up to rounding: a standardised moment has no meaning.
-GR_HD bool is_degenerate(Moments4 s) {
-    f64 rounding = bit_cast<f64>(0x3cb0000000000000ull) * s.mean;  // 2^-52
-    return s.m2 <= s.count * rounding * rounding;
+// A standardised moment has no meaning: all elements are one number up to rounding, or the moment, or the power of deviations that
+// it is divided by, has left the range of binary64.
+GR_HD bool is_degenerate(Moments4 s, f64 moment, f64 power) {
+    const f64 rounding = bit_cast<f64>(0x3cb0000000000000ull) * s.mean;  // 2^-52
+    return s.m2 <= s.count * rounding * rounding || power < power_of_two(-1022) || moment - moment != 0;
 }
 
 // m3 / m2^(3/2); option[0]: biased.
 template <class T> struct Skewness : MomentsOf<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
-        const f64 n = s.count, share = one_over(n), near = refined_over_root(s.m2 * share);
+        const f64 n = s.count, share = one_over(n), variance = s.m2 * share, near = refined_over_root(variance);
         f64 skew = s.m3 * share * near * near * near;
         if (option[0] == 0 && n > 2) skew *= sqrt((n - 1) * n) / (n - 2);
-        return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : skew;
+        return is_degenerate(s, s.m3, s.m2 * (variance * near)) ? bit_cast<f64>(0x7ff8000000000000ull) : skew;
     }
 };
 
 // m4 / m2^2; option[0]: biased; option[1]: less 3, Fisher's.
 template <class T> struct Kurtosis : MomentsOf<T, 4, false, Moments4> {
     static GR_HD f64 finalise(Moments4 s, const f64* option) {
-        const f64 n = s.count, share = one_over(n), near = one_over(s.m2 * share);
+        const f64 n = s.count, share = one_over(n), variance = s.m2 * share, near = one_over(variance);
         f64 kurtosis = s.m4 * share * near * near;
         if (option[0] == 0 && n > 3) kurtosis = ((n * n - 1) * kurtosis - 3 * (n - 1) * (n - 1)) / ((n - 2) * (n - 3)) + 3;
-        return is_degenerate(s) ? bit_cast<f64>(0x7ff8000000000000ull) : kurtosis - 3 * option[1];
+        return is_degenerate(s, s.m4, s.m2 * variance) ? bit_cast<f64>(0x7ff8000000000000ull) : kurtosis - 3 * option[1];
     }
 };
 

@@ -20,11 +20,9 @@ template <int Lanes> GR_HD int first_with_some(f64 count) {
     return first < 0 || first >= Lanes ? 0 : first;
 }
 
-// All lanes of the warp call. True where moving all sums of squares to the mean, `shift` from where they are about, loses
-// two bits at most, and nothing has left the range of binary64.
+// True where sums of squares lose two bits at most if they are moved to the mean, and `excess` with it.
 GR_HD bool may_shift(f64 count, f64 squares, f64 excess) {
-    const bool is_near = excess < 0.75 * squares || excess == 0;
-    return __all_sync(0xffffffffu, is_near && (count >= 1 || count == 0));
+    return (excess < 0.75 * squares || excess == 0) && (count >= 1 || count == 0);
 }
 
 template <class M> struct Pooled<Moments2<M>> {
@@ -35,9 +33,8 @@ template <class M> struct Pooled<Moments2<M>> {
         f64 sum[] = {own.count, moved, own.m2 + moved * away};
         subwarp_sums<Lanes>(sum);
         const f64 shift = sum[0] != 0 ? sum[1] * one_over(sum[0]) : 0, excess = sum[1] * shift;
-        if (!may_shift(sum[0], sum[2], excess)) return false;
         own = {sum[0], shifted(near, shift), sum[2] - excess};
-        return true;
+        return may_shift(sum[0], sum[2], excess);
     }
 };
 
@@ -50,10 +47,9 @@ template <> struct Pooled<Moments4> {
                      own.m4 + 4 * away * own.m3 + square * (6 * own.m2 + spread)};
         subwarp_sums<Lanes>(sum);
         const f64 shift = sum[0] != 0 ? sum[1] * one_over(sum[0]) : 0, excess = sum[1] * shift;
-        if (!may_shift(sum[0], sum[2], excess)) return false;
         own = {sum[0], near + shift, sum[2] - excess, sum[3] - shift * (3 * sum[2] - 2 * excess),
                sum[4] - shift * (4 * sum[3] - shift * (6 * sum[2] - 3 * excess))};
-        return true;
+        return may_shift(sum[0], sum[2], excess);
     }
 };
 
@@ -66,8 +62,7 @@ template <> struct Pooled<ComplexMoments2> {
         f64 sum[] = {own.count, own.count * re, own.count * im, own.m2 + own.count * (re * re + im * im)};
         subwarp_sums<Lanes>(sum);
         const f64 share = sum[0] != 0 ? one_over(sum[0]) : 0, excess = (sum[1] * sum[1] + sum[2] * sum[2]) * share;
-        if (!may_shift(sum[0], sum[3], excess)) return false;
         own = {sum[0], near_re + sum[1] * share, near_im + sum[2] * share, sum[3] - excess};
-        return true;
+        return may_shift(sum[0], sum[3], excess);
     }
 };

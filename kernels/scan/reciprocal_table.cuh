@@ -20,11 +20,12 @@ struct ReciprocalTable {
         unrolled<V>([&](int j) { alike = alike && before[j].count == first; });
         return __all_sync(0xffffffffu, alike || !has);
     }
-    GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer) {
+    // Squares are divided by `fewer` than the count, and multiplied by `otherwise` where that leaves nothing.
+    GR_HD void fill(u64 first, u32 rows, u8* table, f64 fewer, f64 otherwise) {
         count = start + (f64)first;
         for (u32 row = threadIdx.x % 32; row < rows; row += 32) {
             const f64 number = count + (f64)(row + 1), freedom = number - fewer;
-            ((Entry*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : bit_cast<f64>(0x7ff0000000000000ull)};
+            ((Entry*)table)[row] = {one_over(number), freedom > 0 ? one_over(freedom) : otherwise};
         }
         next = (const Entry*)table;
     }
@@ -66,7 +67,7 @@ template <class T, class Op, class Result, int V> struct SerialVarianceScan : Re
     }
     GR_HD void begin(u64 first, u32 rows, u8* table) {
         if (count > settled) settle();
-        fill(first, rows, table, option[0]);
+        fill(first, rows, table, option[0], option[1]);
     }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
         if (count == 0) unrolled<V>([&](int j) { mean[j] = Mean{cast<f64>(from[0].at[j])}; });
@@ -96,7 +97,7 @@ template <class T, class A, class Result, int V> struct SerialMeanScan : Recipro
     GR_HD SerialMeanScan(const State (&before)[V], const f64*) : ReciprocalTable((f64)before[0].count) {
         unrolled<V>([&](int j) { sum[j] = before[j].sum; });
     }
-    GR_HD void begin(u64 first, u32 rows, u8* table) { fill(first, rows, table, 0); }
+    GR_HD void begin(u64 first, u32 rows, u8* table) { fill(first, rows, table, 0, 0); }
     template <int Count> GR_HD void rows(const Pack<T, V> (&from)[Count], Pack<Result, V> (&to)[Count]) {
         unrolled<Count>([&](int i) {
             const f64 part = next[i].count, number = count + (i + 1);

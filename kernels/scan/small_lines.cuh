@@ -379,7 +379,7 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
     // All threads of the block call, before all else. One block barrier, where there is a table.
     GR_HD void prepare() const {
         if constexpr (Tables::uses_table) {
-            if (threadIdx.x < 32) fresh().fill(0, (u32)task.length, table(), task.option[0]);
+            if (threadIdx.x < 32) fresh().fill(0, (u32)task.length, table(), task.option[0], task.option[1]);
             __syncthreads();
         }
     }

@@ -3,7 +3,7 @@
 #include "../core/state.cuh"
 
 // How all lanes of a sub-warp bring their states together at once, where that takes less than two by two. All lanes of the warp
-// call `reduce`: true in all of them where that could be done, and each state is the sub-warp's then; else they are as they were.
+// call `reduce`: each state is the sub-warp's then, and counts in the sub-warps where it is true.
 template <class State> struct Pooled {
     static const bool exists = false;
     template <int Lanes> static GR_HD bool reduce(State&) { return false; }
@@ -13,11 +13,15 @@ template <class State> struct Pooled {
 // in the first lane of each sub-warp. No block barrier.
 template <class Op, int Lanes> GR_HD typename Op::State warp_reduce(typename Op::State state) {
     typedef Pooled<typename Op::State> AtOnce;
-    if (Lanes > 1 && AtOnce::template reduce<Lanes>(state)) return state;
+    const bool pools = AtOnce::exists && Lanes > 1;
+    typename Op::State all = state;
+    const bool has_all = pools && AtOnce::template reduce<Lanes>(all);
+    if (pools)
+        if (__all_sync(0xffffffffu, has_all)) return all;
 #pragma unroll(AtOnce::exists ? 1 : 5)
     for (int down = 1; down < Lanes; down *= 2)
         state = Op::combine(state, shuffle_down(0xffffffffu, state, down, Lanes));
-    return state;
+    return has_all ? all : state;
 }
 
 // All lanes of the warp call. Each sub-warp of Lanes neighbouring lanes reduces by itself, each lane with one that is farther

@@ -438,6 +438,33 @@ def check_outlier(machine: Emulator) -> None:
             np.testing.assert_allclose(get(result).ravel(), float(wanted), rtol=1e-6 if dtype == "c8" else 5e-15)
 
 
+def check_scales(machine: Emulator) -> None:
+    """Skewness and kurtosis of numbers of any size are right, or NaN where their powers leave the range of binary64."""
+    x = np.exp(np.random.default_rng(5).normal(size=(3, 64)))
+    away = x - x.mean(1, keepdims=True)
+    m2, m3, m4 = ((away**power).mean(1) for power in (2, 3, 4))
+    for name, wanted, most in [("skew", m3 / m2**1.5, 100), ("kurtosis", m4 / m2**2 - 3, 75)]:
+        for power in (-150, -120, -100, -90, -75, -70, -20, 0, 20, 70, 76, 100, 150):
+            result = device_reduce.reduce((put(x * 10.0**power),), OPERATORS[name].bind("f8"), (1,), final=True)
+            if not machine.collecting:
+                got = get(result).ravel()
+                lost = np.isnan(got) if abs(power) > min(most, 70) else np.zeros(3, bool)
+                np.testing.assert_allclose(got[~lost], wanted[~lost], rtol=1e-11, err_msg=f"{name} {power}")
+
+
+def check_rows_apart(machine: Emulator) -> None:
+    """A row's variance has the same bits whatever rows share its warp."""
+    x = np.random.default_rng(7).normal(size=(64, 160))
+    y = x.copy()
+    y[3::4, 5] = np.inf
+    for name in ("var", "kurtosis"):
+        bound = OPERATORS[name].bind("f8")
+        found = [device_reduce.reduce((put(rows),), bound, (1,), final=True) for rows in (x, y)]
+        if not machine.collecting:
+            first, second = (get(each).reshape(16, 4)[:, :3] for each in found)
+            np.testing.assert_array_equal(first, second)
+
+
 def check_freedom(machine: Emulator) -> None:
     """Variances without degrees of freedom: as NumPy has them, infinite or NaN, and NaN where NaN is left out."""
     x = np.array([[1, 2, 4, 8], [5, 5, 5, 5], [3, np.nan, 7, 1]], "f4")
