@@ -303,7 +303,7 @@ MUTANTS = [
         "combine(state, shuffle_down(0xffffffffu, state, down, Lanes))",
         "combine(shuffle_down(0xffffffffu, state, down, Lanes), state)",
     ),
-    Mutant("half of the warp in the mask", "line", "warp_reduce(", "0xffffffffu", "0x0000ffffu"),
+    Mutant("half of the warp in the mask", "line", "warp_reduce(", "0xffffffffu", "0x0000ffffu", nth=1),
     Mutant("a step too many", "short rows", "warp_reduce(", "down < Lanes;", "down <= Lanes;"),
     Mutant("a state's last word stays behind", "line", "shuffle_down(", "i < both.count;", "i < both.count - 1;"),
     Mutant("barrier dropped before warps' states are read", "line", "block_reduce(", BARRIER),
