@@ -46,6 +46,9 @@ from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse, order_of
 from gpureduce_dask.device.plans import FLAT, Operator
 from gpureduce_dask.device.task import BATCH, BATCH4, Work, base_bytes, div_words, more_bytes, walk_words
 from gpureduce_dask.errors import ArgumentError, DtypeError
+from gpureduce_dask.expressions.mapped import mapped
+from gpureduce_dask.expressions.program import unchanged
+from gpureduce_dask.operators.product_monoid import product
 from gpureduce_dask.operators.table import OPERATORS
 
 FOLDER = Path(device_package.__file__).parent
@@ -620,3 +623,23 @@ def fingerprint() -> str:
             if op.itemsizes == chunk.itemsizes:
                 digest.update(repr(planned(chunk, op, count, finish)).encode())
     return digest.hexdigest()
+
+
+def test_a_mean_of_all_elements_counts_none_of_them() -> None:
+    plain, pairs = OPERATORS["mean"].bind("f4"), OPERATORS["mean"].bind("f8")
+    op, option = device_operator.reducer(plain, 12, True)
+    assert (op.type, op.emits) == ("Sum<Value<f32, f64>, f64>", "MeanOfSum<Sum<Value<f32, f64>, f64>, f32>")
+    assert (op.state_bytes, option) == (8, (12.0, 0.0))
+    op, _ = device_operator.reducer(pairs, 12, False)
+    assert op.emits == "MeanOfSum<Sum<Value<f64, f64>, Twofold>, Averaged<Twofold>>"
+    assert op.state_bytes == pairs.state.itemsize - 8
+    f8, mask = np.dtype("f8"), np.dtype("?")
+    masked = mapped(unchanged((f8, mask)), pairs, True)
+    for counted in (
+        OPERATORS["nanmean"].bind("f8"),
+        masked,
+        product("mean_and_max", (pairs, OPERATORS["max"].bind("f8"))),
+    ):
+        op, option = device_operator.reducer(counted, 12, True)
+        assert op == device_operator.cuda_operator(counted, True)
+        assert option == device_operator.options(counted)

@@ -109,7 +109,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "parts": tuple(
         partial_of(name, dtype, layout, seed=1)
         for name, dtype, layout in [
-            *((name, dtype, "rows with edges") for name, dtype in (("var", "f4"), ("var", "i2"), ("mean", "u1"))),
+            *((name, dtype, "rows with edges") for name, dtype in (("var", "f4"), ("var", "i2"), ("nanmean", "f4"))),
             ("prod", "f4", "few short rows"),
         ]
     ),
@@ -361,7 +361,7 @@ MUTANTS = [
     Mutant(
         "elements outside a row of integers count", "parts", "struct IntegerMoments", "acc.count -= V - (end - first);"
     ),
-    Mutant("zeros outside a row count", "parts", "struct Mean", "acc.count -= V - (end - first);"),
+    Mutant("zeros outside a row count", "parts", "struct Mean :", "acc.count -= V - (end - first);"),
     Mutant(
         "elements outside a row multiply",
         "parts",

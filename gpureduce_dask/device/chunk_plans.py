@@ -15,7 +15,7 @@ from ..operators.monoid import Bound
 from ..place import Place
 from . import launch
 from .layout import EMPTY, MAX_OPERANDS, Layout, collapse, order_of
-from .operator import as_map, cuda_operator, options, own_text
+from .operator import as_map, cuda_operator, options, own_text, reducer
 from .plan_cache import Plans
 from .plans import Launch, Operator, by_cells
 from .reduce_costs import Effort, seconds
@@ -176,7 +176,8 @@ class _Cut(NamedTuple):
 def _cut(
     chunk: Chunks, count: int, bound: Bound, axes: tuple[int, ...], place: Place | None, finish: str, final: bool
 ) -> _Cut:
-    op = cuda_operator(bound, final)
+    reduced = count * math.prod(chunk[0].shape[a] for a in axes)
+    op, option = reducer(bound, reduced, final)
     fixed: tuple[int, ...] = ()
     strides = tuple(a.strides for a in chunk)
     sizes = tuple(a.itemsize for a in chunk)
@@ -186,11 +187,12 @@ def _cut(
     layout = collapse(chunk[0].shape, strides, sizes, axes, index, op.commutative, bound.indexed, order)
     of = as_map(bound) if len(chunk) > 1 else None
     if of is not None and (fixed := invariant_operands(layout)):
-        bound, op = of, cuda_operator(of, final, fixed)
+        bound = of
+        op, option = reducer(bound, reduced, final, fixed)
     phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
     for a in chunk:
         check_aligned(a, bound.name)
-    plan, text = Plan(op, layout, phases, count, finish, options(bound)), own_text(bound, fixed)
+    plan, text = Plan(op, layout, phases, count, finish, option), own_text(bound, fixed)
     return _Cut(plan, layout, bound, text, order, _cells(chunk, axes), chunk[0].data.device_id)
 
 

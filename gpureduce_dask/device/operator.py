@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -54,6 +56,24 @@ def cuda_operator(bound: Bound, final: bool = False, fixed: tuple[int, ...] = ()
     sizes = [0 if i in fixed else d.itemsize for i, d in enumerate(bound.dtypes)]
     emit = cuda_types.element(bound.result) or "" if final else ""
     return operator(text, sizes, bound.state, monoid.commutative, emit)
+
+
+def reducer(bound: Bound, count: int, final: bool, fixed: tuple[int, ...] = ()) -> tuple[Operator, tuple[float, float]]:
+    """:func:`cuda_operator` for kernels that reduce ``count`` elements to each cell, and its options. A mean of all of
+    them is their sum, which is divided where a cell is stored: a count that is known takes no part in what threads
+    keep, exchange and publish."""
+    op = cuda_operator(bound, final, fixed)
+    plain, of = _PLAIN_MEAN.match(op.type), map_of(bound.parts[0])
+    if plain is None or (of is not None and of.masked):
+        return op, options(bound)
+    before, terms, accumulator = plain.groups()
+    text = f"{before}Sum<{terms}, {accumulator}>{op.type[plain.end() :]}"
+    size = op.state_bytes - np.dtype(np.int64).itemsize
+    emit = op.emit or f"Averaged<{accumulator}>"
+    return replace(op, type=text, state_bytes=size, emit=emit, emitted_by="MeanOfSum"), (float(count), 0.0)
+
+
+_PLAIN_MEAN = re.compile(r"((?:Mapped<|Casting<)?)Mean<(Value<\w+, \w+>), (\w+|Parts<\w+>)>")
 
 
 def _struct(bound: Bound, is_cast: bool = False, fixed: tuple[int, ...] = ()) -> str:

@@ -28,6 +28,7 @@ class Operator:
     state_bytes: int
     commutative: bool = True
     emit: str = ""  # the type a cell is stored as; a state by default
+    emitted_by: str = "Final"  # what makes that of a state
 
     @property
     def core(self) -> str:
@@ -47,7 +48,7 @@ class Operator:
 
     @property
     def emits(self) -> str:
-        return f"Final<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
+        return f"{self.emitted_by}<{self.type}, {self.emit}>" if self.emit else f"Keep<{self.type}>"
 
 
 @dataclass(frozen=True)

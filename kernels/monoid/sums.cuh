@@ -297,6 +297,17 @@ GR_HD f64 over(i64 sum, f64 count) { return (f64)sum / count; }
 GR_HD f64 over(u64 sum, f64 count) { return (f64)sum / count; }
 GR_HD c128 over(c128 sum, f64 count) { return {sum.re / count, sum.im / count}; }
 
+// A cell's value where the state is a sum of option[0] terms: their mean, or the state of their mean. What is known is not
+// counted.
+template <class Op, class Result> struct MeanOfSum {
+    typedef Result Out;
+    static GR_HD Out of(typename Op::State sum, const f64* option) { return cast<Result>(over(value_of(sum), option[0])); }
+};
+template <class Op, class A> struct MeanOfSum<Op, Averaged<A>> {
+    typedef Averaged<A> Out;
+    static GR_HD Out of(A sum, const f64* option) { return {sum, (i64)option[0]}; }
+};
+
 template <class Map, class A> struct Mean : Plain<Mean<Map, A>, typename Map::In, Averaged<A>> {
     typedef typename Map::In In;
     typedef Averaged<A> State;
