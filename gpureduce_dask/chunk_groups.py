@@ -78,9 +78,9 @@ def _split(chunk: Chunks, bound: Binned) -> tuple[Chunks, Any]:
     """A chunk's arrays, and its labels where they do not lie in the graph."""
     bins = bound.bins
     if bins.known is not None:
-        return protocol.admit(chunk, bound.cells), None
+        return protocol.admit(chunk, bound), None
     if bins.is_own:
-        return protocol.admit(chunk, bound.cells), chunk[0]
+        return protocol.admit(chunk, bound), chunk[0]
     *arrays, labels = chunk
     protocol.require_plain_chunk(bins.name, labels)
     shape = tuple(arrays[0].shape[a] for a in bins.axes)
@@ -90,18 +90,28 @@ def _split(chunk: Chunks, bound: Binned) -> tuple[Chunks, Any]:
         raise ArgumentError(message(bins.name, received, f"{shape}", remedy))
     if labels.dtype.kind not in "biu":
         raise DtypeError(message(bins.name, f"labels of {labels.dtype}", "integers", "Convert them with astype."))
-    return protocol.admit(tuple(arrays), bound.cells), labels
+    return protocol.admit(tuple(arrays), bound), labels
 
 
 def finalise(partial: Any, bound: Binned) -> Any:
     """The results of all groups. Those without elements get the fill value where the operator has no answer."""
-    if not bound.is_counted:
+    device = protocol.is_device(partial)
+    if bound.mean is not None:
+        if not device:
+            return host_groups.means(partial, bound)
+        from .device.groups import with_counts
+
+        return protocol.finalise(with_counts(partial, bound.known_counts), bound.mean)
+    if not bound.has_gaps:
         return protocol.finalise(partial, bound.cells)
-    inner, count = bound.cells.parts
-    found = protocol.cut(partial, inner, 0)
-    offset: int = bound.cells.offsets[1]  # type: ignore[attr-defined]
-    counts = protocol.to_host(protocol.cut(partial, count, offset), count)
-    absent = counts[counts.dtype.names[0]] == 0
+    inner, found = bound.inner, partial
+    if bound.is_counted:
+        count, offset = bound.cells.parts[1], bound.cells.offsets[1]  # type: ignore[attr-defined]
+        found = protocol.cut(partial, inner, 0)
+        counts = protocol.to_host(protocol.cut(partial, count, offset), count)
+        absent = counts[counts.dtype.names[0]] == 0
+    else:
+        absent = np.broadcast_to(bound.known_counts == 0, protocol.extents(partial))
     if not np.any(absent):
         return protocol.finalise(found, inner)
     if bound.fill is None:
@@ -113,7 +123,6 @@ def finalise(partial: Any, bound: Binned) -> Any:
                 "Pass fill_value=, or number the groups without gaps.",
             )
         )
-    device = protocol.is_device(partial)
     out = np.full(absent.shape, bound.fill, inner.result)
     present = protocol.to_host(found, inner)[~absent]
     if present.size:

@@ -235,6 +235,52 @@ def test_labels_along_one_of_several_axes_travel_as_they_are(name):
     assert sum(line.size for line in known.arrays) == sum(x.shape)
 
 
+COUNTED = [
+    *(("mean", t, None) for t in ("f4", "f8", "c8", "c16", "?", "i1", "u4", "i8", "u8", "m8[s]", "f2")),
+    *(("mean", "i4", t) for t in ("f4", "i2", "c16")),
+    *(("mean", "f4", t) for t in ("f2", "f8", "i8")),
+    *(("nanmean", t, None) for t in ("i2", "f4")),
+    *((name, "f4", None) for name in ("max", "argmin", "first", "ptp", "nanmin")),
+]
+
+
+@pytest.mark.parametrize("lines", [False, True], ids=["an element", "an axis"])
+@pytest.mark.parametrize(("name", "dtype", "result"), COUNTED, ids=str)
+def test_what_labels_tell_is_not_counted(name, dtype, result, lines):
+    """The same answers as where labels come with the chunks; a group is empty, and some elements are in none."""
+    x, rng = values((14, 5, 6), dtype, special=name == "mean"), np.random.default_rng(11)
+    labels, count = rng.integers(-1, 4, (14, 6)), 5
+    if lines:
+        labels, count = (rng.integers(-1, 4, 14), rng.integers(-1, 2, 6)), (5, 3)
+    array = da.from_array(x, chunks=(5, 2, 4))
+    lazy = tuple(map(da.from_array, labels)) if lines else da.from_array(labels, chunks=5)
+    options = {"axis": (0, 2), "num_groups": count, "fill_value": FILL, "dtype": result}
+    known, counted = (gr.grouped(array, each, name, **options) for each in (labels, lazy))
+    got, wanted = known.compute(), counted.compute()
+    assert got.dtype == wanted.dtype
+    np.testing.assert_array_equal(got, wanted)
+    mine, theirs = (next(b for b in bounds_of(a) if isinstance(b, Binned)) for a in (known, counted))
+    as_floats = dtype in ("i8", "u8") or result == "i8" or (name, dtype) == ("nanmean", "f4")
+    assert mine.state.itemsize <= theirs.state.itemsize - 8 * (not as_floats)
+
+
+def test_a_mean_is_no_sum():
+    """Though its partials are: their keys differ, and so do those of results of other dtypes."""
+    calls = [("sum", None), ("mean", None), ("mean", "f8")]
+    array, labels = da.ones((6, 4), chunks=3, dtype="f4"), np.arange(6) % 2
+    assert len({gr.grouped(array, labels, op, 0, dtype=dtype).name for op, dtype in calls}) == 3
+    both = dask.compute(*(gr.grouped(array, labels, op, 0) for op in ("sum", "mean")))
+    assert [each.tolist() for each in both] == [[[3.0] * 2] * 4, [[1.0] * 2] * 4]
+
+
+@pytest.mark.parametrize("groups", [3, 700])
+def test_means_are_divided_some_cells_at_a_time(groups, monkeypatch):
+    monkeypatch.setattr(host_groups, "JOINED", 100)
+    x, labels = values((900, 7), "f4", special=False), np.arange(900) % groups
+    got = gr.grouped(da.from_array(x, chunks=(300, 4)), labels, "mean", 0, groups).compute()
+    alike(got, by_loop(OPERATORS["mean"], x, labels, (0,), groups))
+
+
 def bounds_of(array):
     """What the partials of a graph are bound to."""
     for task in dict(array.dask).values():

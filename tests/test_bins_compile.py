@@ -86,7 +86,8 @@ def kernels():
             yield plans.pieces(op, rows(10, bound.indexed, label, vector, inner=64), 2)[0].kernel
             yield from (plans.sorting_block(rows(10, label=label, length=n)).kernel for n in (9, 9000))
         if plans.word_of(op):
-            yield from (step.kernel for step in plans.raised(op, some))
+            uncounted = device_operator.cuda_operator(OPERATORS[name].bind(dtype))  # where labels tell what is empty
+            yield from (step.kernel for each in (op, uncounted) for step in plans.raised(each, some))
         nbytes = np.dtype(dtype).itemsize + int(label[1:]) // 8
         thousand = replace(rows(1000, label=label, vector=vector), nbytes=nbytes)
         if plans.fields(op) or plans.adds_whole(op):
@@ -95,7 +96,7 @@ def kernels():
             if plans.fields(op):
                 yield from (plans.rounding(op, rows(n), adding).kernel for n in (10, 10**6))
         if name in ("min", "max", "argmax", "ptp", "any", "all"):
-            yield plans.best(op, thousand, 0).kernel
+            yield from (plans.best(each, thousand, 0).kernel for each in (op, uncounted))
         if plans.adds_digits(op):
             yield plans.scattered(plans.EXACT, op, some).kernel
         if name == "count_nonzero":

@@ -241,9 +241,9 @@ def emulator() -> Emulator:
         for op, many in itertools.product(JOINED, SIDES):
             with machine(found, MANY_CELLS=many):
                 chunks_of(op, LENGTHS["unlike"], (40,))
-        for limits in (LINES, METHODS[plans.ROWS]):
+        for limits, lengths in itertools.product((LINES, METHODS[plans.ROWS]), LENGTHS.values()):
             with machine(found, **limits):
-                chunks_of("first", LENGTHS["alike"], ())
+                chunks_of("first", lengths, ())
         with machine(found):
             for case in LAID:
                 laid(*case)

@@ -101,10 +101,10 @@ _MOMENTS = re.compile(r"(Var|Std|ComplexMoments|ComplexStd)<()(\w+), \w+>")
 _NUMBERS = {"boolean": (1, 1), "f64": (53, 2046), "f32": (24, 254), "half": (11, 30), "bfloat16": (8, 254)}
 _NUMBERS |= {f"{sign}{8 * n}": (8 * n, 1) for sign in "iu" for n in (1, 2, 4, 8)}
 
-# Extremes, their positions, and first and last elements, beside a count that says whether there are any; magnitudes;
-# whether any element is nonzero, or all are.
+# Extremes, their positions, and first and last elements, beside a count that says whether there are any where labels do
+# not; magnitudes; whether any element is nonzero, or all are.
 _WORDS = re.compile(
-    r"Both<(MinMax|Arg|FirstLast|PeakToPeak)<(\w+)[\w, ]*>, Tally<\2, false>>|(MaxMagnitude|Any|All)<\w+>"
+    r"(?:Both<)?(MinMax|Arg|FirstLast|PeakToPeak)<(\w+)[\w, ]*>(?:, Tally<\2, false>>)?|(MaxMagnitude|Any|All)<\w+>"
 )
 
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"

@@ -30,7 +30,7 @@ Chunk = tuple[Chunks, Any]
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
 MOST = (1 << 32) - (1 << 16)  # elements of a row: positions have 32 bits, and so has the end of a tile behind them
-ATOMIC = ("sum", "count", "count_nonzero", "any", "all", "min", "max")
+ATOMIC = ("sum", "count", "count_nonzero", "any", "all")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
 _prepared: Plans[_Prepared] = Plans()
@@ -474,6 +474,18 @@ def on_device(array: Any) -> Any:
 def read_flags(memory: Any) -> int:
     """Waits for the GPU."""
     return int(launch.array_at((1,), np.dtype(np.uint32), memory, (4,)).get()[0])
+
+
+def with_counts(states: Any, counts: Any) -> Any:
+    """The states of means, from those of sums: behind each the count of its group."""
+    import cupy
+
+    with cupy.cuda.Device(states.data.device_id):
+        words = states.shape[-1] // 8
+        found = cupy.empty((*states.shape[:-1], words + 1), np.int64)
+        found[..., :words] = (states if states.flags.c_contiguous else states.copy()).view(np.int64)
+        found[..., words] = cupy.asarray(counts)
+        return found.view(np.uint8)
 
 
 def boxed(lines: list[Any], counts: tuple[int, ...]) -> Any:

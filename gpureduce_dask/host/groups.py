@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, product
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from ..operators.product_monoid import split
 from ..operators.scratch import Scratch
 from ..operators.table import OPERATORS
 from ..place import Place, whole
-from .reduce import JOINED, as_fields, combine, combine_axis, halve, reduce
+from .reduce import JOINED, as_fields, combine, combine_axis, halve, reduce, results_of
 
 Axes = tuple[int, ...]
 Chunk = tuple[tuple[Array, ...], Any]
@@ -432,6 +432,18 @@ def _fold(blocks: tuple[Array, ...], where: Array, positions: Array | None, boun
     lines = np.broadcast_to(np.arange(count)[:, None], state[-1].shape)
     at = positions[where[lines, np.maximum(state[-1], 0)]]
     return (*state[:-1], np.where(state[-1] < 0, -1, at))
+
+
+def means(partial: Array, bound: Binned) -> Array:
+    """Results of means whose partials are sums of known numbers of elements: some cells at a time."""
+    assert bound.mean is not None
+    counts, lines = bound.known_counts, partial.reshape(-1, bound.bins.count)
+    found, step = np.empty(lines.shape, bound.result), max(1, JOINED // len(counts))
+    with np.errstate(all="ignore"):
+        for line, group in product(range(0, len(lines), step), range(0, len(counts), JOINED)):
+            cells = slice(line, line + step), slice(group, group + JOINED)
+            found[cells] = results_of((*bound.cells.unpack(lines[cells]), counts[cells[1]]), bound.mean)
+    return found.reshape(partial.shape)
 
 
 # ---- boxes

@@ -10,13 +10,13 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, message
-from . import counts
+from . import counts, sums
 from .monoid import Array, Bound, DType
 from .product_monoid import product
 
@@ -108,11 +108,16 @@ class Bins:
 @dataclass(frozen=True)
 class Binned(Bound):
     """A monoid bound to dtypes and to groups. ``cells`` is what each group's state belongs to: the monoid itself, or
-    its product with a count where it has no answer for an empty group."""
+    its product with a count where it has no answer for an empty group.
+
+    Labels that are known tell how many elements each group has, the same for all cells: then nothing is counted, and of
+    a ``mean`` that leaves nothing out the cells are sums, which are divided in the end.
+    """
 
     cells: Bound = None  # type: ignore[assignment]
     bins: Bins = None  # type: ignore[assignment]
     fill: Any = None
+    mean: Bound | None = None
 
     def __hash__(self) -> int:
         return self._hash
@@ -131,7 +136,7 @@ class Binned(Bound):
 
     @property
     def result(self) -> DType:
-        return self.inner.result
+        return (self.mean or self.inner).result
 
     @property
     def indexed(self) -> bool:
@@ -148,20 +153,35 @@ class Binned(Bound):
         return len(self.cells.parts) > 1
 
     @property
+    def has_gaps(self) -> bool:
+        """True where a group without elements has no result of its own."""
+        return self.cells.monoid.empty == "raise"
+
+    @cached_property
+    def known_counts(self) -> Array:
+        """How many elements each group has, by labels that are known."""
+        assert self.bins.known is not None
+        pairs = zip(self.bins.known.arrays, self.bins.sizes, strict=True)
+        return reduce(np.multiply.outer, [np.bincount(line[line >= 0], minlength=n) for line, n in pairs]).reshape(-1)
+
+    @property
     def extra(self) -> tuple[int, ...]:
         return (self.bins.count,)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Binned, (self.monoid, self.dtypes, self.dtype, self.cells, self.bins, self.fill)
+        return Binned, (self.monoid, self.dtypes, self.dtype, self.cells, self.bins, self.fill, self.mean)
 
 
 def binned(bound: Bound, bins: Bins, fill: Any = None) -> Binned:
     """This monoid for groups; ``fill`` is the result of a group without elements, where it has none of its own."""
     cells = bound
+    if bins.known is not None and (total := sums.total_of(bound)) is not None:
+        return Binned(replace(total.monoid, name=bound.name), bound.dtypes, bound.dtype, total, bins, fill, bound)
     if bound.monoid.empty == "raise":
         if bound.monoid.arity > 1:
             received = f"an operator of {bound.monoid.arity} arrays that has no answer for an empty group"
             raise ArgumentError(message(bins.name, received, "one with an identity", "Give it empty='identity'."))
-        cells = product(bound.name, (bound, COUNT.bind(*bound.dtypes)))
+        if bins.known is None:
+            cells = product(bound.name, (bound, COUNT.bind(*bound.dtypes)))
     # A chunk without elements has the identity in every group.
     return Binned(replace(cells.monoid, empty="identity"), bound.dtypes, bound.dtype, cells, bins, fill)

@@ -10,7 +10,7 @@ import numpy as np
 from ..dtypes import kind
 from . import block_scans, native, rules, totals
 from . import cuda_types as cuda
-from .monoid import Array, DType, Fields, Monoid, State
+from .monoid import Array, Bound, DType, Fields, Monoid, State
 from .panels import folded, panels
 from .select import select
 from .totals import F8, I8
@@ -223,3 +223,13 @@ ROWS = (
         cuda=cuda.nan_mean,
     ),
 )
+
+
+def total_of(bound: Bound) -> Bound | None:
+    """The sum whose state is a mean's but for the count, where that is of all elements; else None. Integers of 64 bits
+    are added up as float64 by means alone."""
+    total, _, mean, nanmean = ROWS
+    dtype = bound.elements[0]
+    if bound.monoid not in (mean, nanmean) or (bound.monoid == nanmean and has_nan(dtype)):
+        return None
+    return None if dtype.kind in "iu" and dtype.itemsize == 8 else total.bind(*bound.dtypes, dtype=bound.dtype)

@@ -44,7 +44,7 @@ template <> struct Order<f64> : FloatOrder<f64, u64, 0x7ff0000000000000ull> {};
 template <> struct Order<half> : FloatOrder<half, u16, u16(0x7c00)> {};
 template <> struct Order<bfloat16> : FloatOrder<bfloat16, u16, u16(0x7f80)> {};
 
-// Words of extremes beside a count, of which only matters whether there is any element: it is 1 for as many as there are.
+// Words of extremes. Of a count beside them only matters whether there is any element: it is 1 for as many as there are.
 template <class T, bool Max, bool SkipNan> struct ExtremeKey {
     typedef Order<T> Elements;
     typedef typename Unsigned<sizeof(T) == 8 ? 8 : 4>::type Code;
@@ -68,27 +68,34 @@ struct KeyDefaults {
     template <class Code> static GR_HD u32 place(Code) { return 0; }
 };
 template <class Op> struct Key;
-template <class T, bool Max, bool SkipNan> struct Key<Both<MinMax<T, Max, SkipNan>, Tally<T, false>>> : KeyDefaults {
+template <class Op, class T> struct Key<Both<Op, Tally<T, false>>> : Key<Op> {
+    typedef BothState<Op, Tally<T, false>> State;
+    template <class Code, class Position, class Element>
+    static GR_HD State state(const Code* words, u32 place, bool is_there, Position position, Element element) {
+        return {Key<Op>::state(words, place, is_there, position, element), is_there};
+    }
+};
+template <class T, bool Max, bool SkipNan> struct Key<MinMax<T, Max, SkipNan>> : KeyDefaults {
     typedef ExtremeKey<T, Max, SkipNan> Extremes;
     typedef typename Extremes::Code Code;
     static const bool may_be_zero = !Extremes::Elements::has_nan;
     static GR_HD Code at(int, T x, u32) { return Extremes::of(x); }
     template <class Position, class Element>
-    static GR_HD BothState<MinMax<T, Max, SkipNan>, Tally<T, false>> state(const Code* words, u32, bool is_there, Position, Element) {
-        return {is_there ? Extremes::back(words[0]) : Extreme<T, Max, SkipNan>::worst(), is_there};
+    static GR_HD T state(const Code* words, u32, bool is_there, Position, Element) {
+        return is_there ? Extremes::back(words[0]) : Extreme<T, Max, SkipNan>::worst();
     }
 };
 // Both extremes: an element's two words are not both those of nothing.
-template <class T> struct Key<Both<PeakToPeak<T>, Tally<T, false>>> : KeyDefaults {
+template <class T> struct Key<PeakToPeak<T>> : KeyDefaults {
     typedef ExtremeKey<T, false, false> Least;
     typedef ExtremeKey<T, true, false> Most;
     typedef typename Most::Code Code;
     static const int words = 2;
     static GR_HD Code at(int word, T x, u32) { return word == 0 ? Least::of(x) : Most::of(x); }
     template <class Position, class Element>
-    static GR_HD BothState<PeakToPeak<T>, Tally<T, false>> state(const Code* words, u32, bool is_there, Position, Element) {
-        if (!is_there) return {PeakToPeak<T>::identity(), is_there};
-        return {{Least::back(words[0]), Most::back(words[1])}, is_there};
+    static GR_HD Range<T> state(const Code* words, u32, bool is_there, Position, Element) {
+        if (!is_there) return PeakToPeak<T>::identity();
+        return {Least::back(words[0]), Most::back(words[1])};
     }
 };
 // Whether an element is nonzero, or none is zero: a word of 1 says that one decides.
@@ -119,7 +126,7 @@ template <class T> struct Key<MaxMagnitude<T>> : KeyDefaults {
 };
 // With its place, counted down behind it, so that the first of equal elements has the largest word. Zeros are equal. Elements
 // of 64 bits leave no room for a place.
-template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>, Tally<T, false>>> : KeyDefaults {
+template <class T, bool Max, bool SkipNan> struct Key<Arg<T, Max, SkipNan>> : KeyDefaults {
     typedef ExtremeKey<T, Max, SkipNan> Extremes;
     typedef u64 Code;
     static const bool in_two = sizeof(T) == 8, may_be_zero = in_two && !Extremes::Elements::has_nan;
@@ -129,21 +136,21 @@ template <class T, bool Max, bool SkipNan> struct Key<Both<Arg<T, Max, SkipNan>,
     }
     static GR_HD u32 place(u64 word) { return ~(u32)word; }
     template <class Position, class Element>
-    static GR_HD BothState<Arg<T, Max, SkipNan>, Tally<T, false>> state(const u64* words, u32 place, bool is_there, Position position, Element) {
+    static GR_HD Placed<T> state(const u64* words, u32 place, bool is_there, Position position, Element) {
         const typename Extremes::Code best = in_two ? words[0] : words[0] >> 32;
-        if (!is_there || Extremes::is_none(best)) return {Arg<T, Max, SkipNan>::identity(), is_there};
-        return {{Extremes::back(best), position(place)}, is_there};
+        if (!is_there || Extremes::is_none(best)) return Arg<T, Max, SkipNan>::identity();
+        return {Extremes::back(best), position(place)};
     }
 };
 // The place of the last element that is no NaN, or of the first; the element itself is read at the end.
-template <class T, bool Last> struct Key<Both<FirstLast<T, Last>, Tally<T, false>>> : KeyDefaults {
+template <class T, bool Last> struct Key<FirstLast<T, Last>> : KeyDefaults {
     typedef u32 Code;
     static const bool may_be_zero = true, rises = Last;
     static GR_HD u32 at(int, const T& x, u32 place) { return is_nan(x) ? 0 : Last ? place + 1 : ~place; }
     static GR_HD u32 place(u32 word) { return Last ? word - 1 : ~word; }
     template <class Position, class Element>
-    static GR_HD BothState<FirstLast<T, Last>, Tally<T, false>> state(const u32* words, u32 place, bool is_there, Position, Element element) {
-        if (words[0] == 0) return {FirstLast<T, Last>::identity(), is_there};
-        return {{element(place), {1}}, is_there};
+    static GR_HD FirstLastState<T> state(const u32* words, u32 place, bool, Position, Element element) {
+        if (words[0] == 0) return FirstLast<T, Last>::identity();
+        return {element(place), {1}};
     }
 };

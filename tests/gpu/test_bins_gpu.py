@@ -68,6 +68,17 @@ def test_axes(op, axis):
     close(*both(x, "i2", op, axis, 7, (40, 30, 50)))
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("axis", [(0,), (1,), (0, 2), (0, 1, 2)])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16", "?", "i2", "u4", "i8"])
+def test_means_by_counts_that_labels_tell(dtype, axis):
+    """In one chunk and in several, with a group that is empty."""
+    x = (np.random.default_rng(4).normal(size=(70, 50, 90)) * 20).astype(dtype)
+    for chunks in (-1, (40, 30, 50)):
+        close(*both(x, 0, "mean", axis, 40, chunks))
+        close(*both(x, "i2", "mean", axis, 40, chunks))
+
+
 # Operators, a dtype, elements of a row, groups, and how labels are distributed: sub-warps of each size, groups that are
 # cut, more groups than elements, rows too short for a pack, and as long as fit; one a block, or several.
 ROWS = [
