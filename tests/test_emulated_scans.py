@@ -1007,7 +1007,7 @@ DEFECTS = {
         "if (!StagesResults || rows == 0) return;",
         ("few columns in order",),
     ),
-    "short lines are read before they are there": ("wait_copies<ahead>();", "", ("short lines by lanes",)),
+    "short lines are read before they are there": ("wait_copies<Work::ahead>();", "", ("short lines by lanes",)),
     "packs of an even run stay where they meet in a bank": (
         "            move(at ^ swizzle(number), at);",
         "            move(at, at);",
@@ -1190,11 +1190,11 @@ DEFECTS = {
     ),
     "a lane stays in its row": ("row += hop.row + ends_row;", "row += hop.row;", ("planes of rows and columns",)),
     "planes lie as in memory": (
-        "hop((i32)(planes.pitch ? planes.pitch : planes.gap))",
-        "hop((i32)planes.gap)",
+        "hop((u32)(planes.pitch ? planes.pitch : planes.gap))",
+        "hop((u32)planes.gap)",
         ("distant planes", "small planes in order"),
     ),
-    "planes begin at packs": ("layout.pitch && layout.gap % 16", "false", ("planes begin anywhere",)),
+    "planes begin at packs": ("(u32)planes.gap % 16 : 0", "0 : 0", ("planes begin anywhere",)),
     "each run begins with the first line": ("{run * task.planes + plane,", "{plane,", ("planes in runs",)),
     "a line goes on in the next plane": (
         "if constexpr (Lines) if (until == 0) {",

@@ -34,7 +34,7 @@ SHAPES = (
     # of large states
     (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[46], (?=1, 1, )"), r"\1, 8, "),
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
-    (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\w+>$)"), r"\1, 16, "),
+    (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\d, \d, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+>$)"), r"\1, 16, "),
 )
 

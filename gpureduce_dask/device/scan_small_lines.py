@@ -25,8 +25,7 @@ ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by sub-warps 0.87
 # Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
 # 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
 LONGEST_COLUMN = 64  # elements. (84, n) of float32 62 us and by a thread a line 44, (36, n) of complex64 70 and 60
-THREADS = 256
-RESIDENT = 1024  # threads of a processor, at least: fewer lines are better off with a thread each, at any strides
+THREADS, RESIDENT = 256, 1024  # of a block; of a processor, at least: of fewer lines a thread takes each, at any stride
 COLUMN_BYTES = 16  # bytes of a thread's columns
 COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that have a table of 24 bytes each
 BATCH = 64  # bytes that a thread loads at once
@@ -133,8 +132,7 @@ def subwarp_lines(scan: Scan) -> Tiling | None:
     *pitches, pitch_out = (span + (lanes_span - span) % 128 for span, lanes_span in spans)
     pitch_out = 0 if in_place else pitch_out
     nbytes = subwarps * (STAGED_SHARES * sum(pitches) + pitch_out)
-    warps = _warps_of(scan, nbytes, table)
-    if not warps:
+    if not (warps := _warps_of(scan, nbytes, table)):
         return None
     tiles = -(-arrays.lines // subwarps)
     words = scan.words(tiles, parts=run, units=(*pitches, pitch_out))
@@ -168,7 +166,7 @@ MOST_WASTE = 4  # times the bytes of elements and results, that is worth the cop
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
 LEAST_SHARE, LEAST_SHARE_OF_NARROW, ENOUGH_PLANE_WARPS = 4096, 2048, 16
-MISALIGNED = 0.9  # shares that begin anywhere: a guess
+MISALIGNED, LANE_BATCH = 0.9, 8  # shares that begin anywhere: a guess; elements that a lane reads at once
 Share = tuple[float, float, int, int]  # how well it uses lanes, processors and memory, the plan's waste, planes, warps
 
 
@@ -202,9 +200,7 @@ class PlaneLayout(NamedTuple):
 
     def share(self, count: int) -> int:
         """Bytes of shared memory for as many."""
-        if self.in_place:
-            return 0
-        return count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
+        return 0 if self.in_place else count * self.pitch or -(-(self.copied(count) + PACK - 1) // PACK) * PACK
 
 
 def small_lines(scan: Scan) -> Tiling | None:
@@ -243,7 +239,10 @@ def _planes(scan: Scan, outer: tuple[Dim, ...], inner: tuple[Dim, ...]) -> tuple
     words = packed(tiles, length, run.size, count, rows.size, columns.size, *members)
     words += struct.pack("2d", *op.option) + packed(*div_words(of_run), *walk_words(runs))
     nbytes = warps * (STAGED_SHARES * shares[0] + shares[1]) + table
-    return use, Tiling((warps, scan.exclusive), tiles, warps, words, nbytes, waste=waste)
+    most = rows_per_batch(op, length, LANE_BATCH if op.state_bytes <= 8 else LANE_BATCH // 2)
+    batch = next((n for n in range(most, most // 2, -1) if length % n == 0), most)  # of whole ones nothing is checked
+    arguments = warps, batch, 2 if rows.size > 1 else int(columns.size > 1), scan.exclusive
+    return use, Tiling(arguments, tiles, warps, words, nbytes, waste=waste)
 
 
 def _best_share(scan: Scan, lines: int, planes: int, layouts: Sequence[PlaneLayout], table: int) -> Share:
@@ -255,8 +254,7 @@ def _best_share(scan: Scan, lines: int, planes: int, layouts: Sequence[PlaneLayo
     each = 1 if most <= 2 * LANES else unit
     for count in range(each, most + 1, each):
         one, other = (layout.share(count) for layout in layouts)
-        warps = _warps_of(scan, STAGED_SHARES * one + other, table)
-        if not warps:
+        if not (warps := _warps_of(scan, STAGED_SHARES * one + other, table)):
             break
         memory = count * elements * sum(scan.sizes) / (layouts[0].copied(count) + count * elements * scan.sizes[1])
         memory *= min(1, count * elements * scan.widest / least) * (MISALIGNED if count % unit else 1)

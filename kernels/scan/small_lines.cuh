@@ -247,17 +247,13 @@ struct StagedPlanes {
     const PlaneLayout& layout;
     const u32 count;
     const u8* const low;   // the lowest byte in memory of what is copied first
-    const i32 begin, hop;  // in shared memory: the first plane's first element, and from one plane to the next
+    const u32 hop, drift;  // in shared memory, from one plane to the next: bytes, and by how many more its lowest lies behind 16
     GR_HD StagedPlanes(const PlaneLayout& planes, const u8* first, u32 many)
-        : layout(planes), count(many),
-          low(first - planes.back), begin((i32)planes.back + (i32)lead()), hop((i32)(planes.pitch ? planes.pitch : planes.gap)) {}
+        : layout(planes), count(many), low(first - planes.back), hop((u32)(planes.pitch ? planes.pitch : planes.gap)),
+          drift(planes.pitch ? (u32)planes.gap % 16 : 0) {}
     GR_HD u32 lead() const { return (u32)(u64)low % 16; }
-    // Where planes are copied each by itself, each has an alignment of its own: bytes that one lies behind `begin` and its hops.
-    GR_HD i32 shift(u32 plane) const {
-        return layout.pitch && layout.gap % 16 ? (i32)((u64)(low + plane * layout.gap) % 16) - (i32)lead() : 0;
-    }
 
-    // All lanes of a warp call. Calls whole(place in shared memory, pack of 16 bytes in memory) for all packs that are of the planes,
+    // All lanes of a warp call. Calls whole(place in shared memory, pack of 16 bytes in memory) for all packs that are of planes,
     // and part(place, pack, begin, end) for those of which some bytes are.
     template <class Whole, class Part> GR_HD void each(Whole whole, Part part) const {
         const u32 lane = threadIdx.x % 32;
@@ -276,7 +272,7 @@ struct StagedPlanes {
         const u32 packs = even ? bytes / 16 : (bytes + 30) / 16, all = count * packs;
         const u32 next = 32 / packs, skip = 32 - next * packs;  // from a lane's pack to its next one: planes, and packs
         u32 plane = lane / packs, pack = lane - plane * packs;
-#pragma unroll 4
+#pragma unroll 1
         for (u32 at = lane; at < all; at += 32) {
             const u8* const from = low + plane * layout.gap;
             if (even) {
@@ -293,39 +289,56 @@ struct StagedPlanes {
     }
 };
 
-template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan : ShareWork<Warps, SmallLines> {
+// Batch: elements that a lane reads at once. Axes: those of a plane, besides the scanned one, that have more than one line.
+template <class Op, class Emit, int Warps, int Batch, int Axes, bool Exclusive>
+struct SmallLineScan : ShareWork<Warps, SmallLines> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     typedef SerialColumnOps<Op, Emit, 1, Exclusive> Tables;
     typedef UnlikeCounts<Op, Emit, 1, Exclusive> LineScan;  // where there is a table, for lines with carries alone
     static const int ahead = 2;
-    static const int batch = ScansRowRuns<Op>::yes || sizeof(State) > 8 ? 4 : 8;  // rows that a lane reads at once
     // One of a share's lines.
     struct Line {
         u32 plane, row, column;
         GR_HD Line(u32 number, u32 rows, u32 columns)
             : plane(number / (rows * columns)), row(number % (rows * columns) / columns), column(number % columns) {}
     };
-    // Where a lane's lines begin in shared memory, from one to the next, but for the shift of their plane.
+    // Where a lane's lines begin in shared memory. Numbers that stay in registers, where states leave some: compilers would compute
+    // them for each line anew.
     struct Places {
-        i32 at, step, row_wrap, plane_wrap;  // bytes, and how many more where a row of lines ends, and a plane
-        GR_HD Places(const StagedPlanes& planes, const Line& first, const Line& hop, u32 rows, u32 columns)
-            : at(planes.begin + of(planes, first)), step(of(planes, hop)),
-              row_wrap((i32)planes.layout.row - (i32)columns * (i32)planes.layout.column),
-              plane_wrap(planes.hop - (i32)rows * (i32)planes.layout.row) {}
-        static GR_HD i32 of(const StagedPlanes& planes, const Line& line) {
-            return (i32)line.plane * planes.hop + (i32)line.row * (i32)planes.layout.row + (i32)line.column * (i32)planes.layout.column;
+        u32 at, phase;                   // bytes, but for how planes are aligned; the lower bits say that
+        u32 step, row_wrap, plane_wrap;  // bytes to the next line, and how many more where a row of lines ends, and a plane
+        u32 turn, drift;                 // as much of `phase`
+        GR_HD Places(const StagedPlanes& planes, const u8* share, const Line& first, const Line& hop, u32 rows, u32 columns)
+            : at(stays((u32)(share - GR_SHARED) + (u32)planes.layout.back + of(planes, first))),
+              phase(stays(planes.lead() + first.plane * planes.drift)), step(stays(of(planes, hop))),
+              row_wrap(stays((u32)planes.layout.row - columns * (u32)planes.layout.column)),
+              plane_wrap(stays(planes.hop - rows * (u32)planes.layout.row)), turn(stays(hop.plane * planes.drift)),
+              drift(stays(planes.drift)) {}
+        static GR_HD u32 stays(u32 x) {
+#ifndef GR_EMULATED
+            if (sizeof(State) <= 16) asm volatile("" : "+r"(x));
+#endif
+            return x;
         }
-        GR_HD void move(bool ends_row, bool ends_plane) { at += step + (ends_row ? row_wrap : 0) + (ends_plane ? plane_wrap : 0); }
+        static GR_HD u32 of(const StagedPlanes& planes, const Line& line) {
+            return line.plane * planes.hop + line.row * (u32)planes.layout.row + line.column * (u32)planes.layout.column;
+        }
+        GR_HD u8* line() const { return GR_SHARED + (at + phase % 16); }
+        GR_HD void move(bool ends_row, bool ends_plane) {
+            at += step + (ends_row ? row_wrap : 0) + (ends_plane ? plane_wrap : 0);
+            phase += turn + (ends_plane ? drift : 0);
+        }
     };
     const SmallLines& task;
     const u32 lane, rows, columns;
     const Line first, hop;  // this lane's first line, and from one of its lines to the next
     u8 *const stages, *const results;  // of this warp
     GR_HD SmallLineScan(const SmallLines& scan)
-        : task(scan), lane(threadIdx.x % 32), rows((u32)scan.rows), columns((u32)scan.columns), first(lane, rows, columns),
-          hop(32, rows, columns), stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * scan.in.share + scan.results.share)),
+        : task(scan), lane(threadIdx.x % 32), rows(Axes < 2 ? 1 : (u32)scan.rows), columns(Axes < 1 ? 1 : (u32)scan.columns),
+          first(lane, rows, columns), hop(32, rows, columns),
+          stages(GR_SHARED + threadIdx.x / 32 * ((ahead + 1) * scan.in.share + scan.results.share)),
           results(stages + (ahead + 1) * scan.in.share) {}
 
     GR_HD u8* share_in(u32 stage) const { return stages + stage * task.in.share; }
@@ -405,12 +418,12 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
         const StagedPlanes in(task.in, location.a, location.count), out(task.results, location.out, location.count);
         const u64 before = location.plane * rows * columns;
         const u32 lines = location.count * rows * columns;
-        Places from(in, first, hop, rows, columns), to(out, first, hop, rows, columns);
-        u32 plane = first.plane, row = first.row, column = first.column;
+        Places from(in, share_in(stage), first, hop, rows, columns), to(out, share_out(stage), first, hop, rows, columns);
+        u32 row = first.row, column = first.column;
 #pragma unroll 1
         for (u32 line = lane; line < lines; line += 32) {
             auto scan = begin(before + line);
-            take_line(scan, share_in(stage) + from.at + in.shift(plane), share_out(stage) + to.at + out.shift(plane));
+            take_line(scan, from.line(), to.line());
             if (task.totals) LineEnds<Op>::keep(task, before + line, scan.after(0));
             column += hop.column;
             const bool ends_row = column >= columns;
@@ -418,7 +431,6 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
             row += hop.row + ends_row;
             const bool ends_plane = row >= rows;
             row -= ends_plane ? rows : 0;
-            plane += hop.plane + ends_plane;
             from.move(ends_row, ends_plane);
             to.move(ends_row, ends_plane);
         }
@@ -426,19 +438,19 @@ template <class Op, class Emit, int Warps, bool Exclusive> struct SmallLineScan 
     template <class Columns> GR_HD void take_line(Columns& scan, const u8* from, u8* to) const {
         u32 left = (u32)task.length;
 #pragma unroll 1
-        for (; left >= batch; left -= batch) {
+        for (; left >= Batch; left -= Batch) {
             take_rows<true>(scan, from, to, left);
-            from += batch * (i32)task.in.step;
-            to += batch * (i32)task.results.step;
+            from += Batch * (i32)task.in.step;
+            to += Batch * (i32)task.results.step;
         }
-        take_rows<false>(scan, from, to, left);
+        if constexpr (Batch > 1) if (left > 0) take_rows<false>(scan, from, to, left);
     }
     // The next elements of a line, a whole batch or what is left. All are read before results are written.
     template <bool Whole, class Columns> GR_HD void take_rows(Columns& scan, const u8* from, u8* to, u32 left) const {
-        const int most = Whole ? batch : batch - 1;
+        const int most = Whole ? Batch : Batch - 1;
         Pack<In, 1> rows[most];
         unrolled<most>([&](int i) { if (Whole || i < left) rows[i] = take_pack<In, 1>(from + i * (i32)task.in.step); });
-        scan_batch<Pack<Out, 1>, (Whole ? batch : 1), Whole>(scan, rows, left, [&](int i, const Pack<Out, 1>& row) {
+        scan_batch<Pack<Out, 1>, (Whole ? Batch : 1), Whole>(scan, rows, left, [&](int i, const Pack<Out, 1>& row) {
             put_pack<Out, 1>(to + i * (i32)task.results.step, row);
         });
     }

@@ -138,27 +138,25 @@ template <int Warps, class ScanTask = Scan> struct ShareWork {
 // Grid: any number of blocks. Each warp takes shares of its own. Work says how a share is fetched into a stage, scanned there
 // and drained, and how many are on their way into shared memory meanwhile (`ahead`).
 template <class Work>
-__global__ void __launch_bounds__(32 * Work::warps, GR_BLOCKS) scan_shares(const __grid_constant__ typename Work::Task task) {
+__global__ void __launch_bounds__(32 * Work::warps, 1) scan_shares(const __grid_constant__ typename Work::Task task) {
     const Work work(task);
     work.prepare();
     const u64 all = (u64)gridDim.x * Work::warps, shares = task.tiles;
     u64 share = (u64)blockIdx.x * Work::warps + threadIdx.x / 32;
-    u32 stage = 0;
-    const int ahead = Work::ahead;
-    unrolled<ahead>([&](int i) {
-        if (share + i * all < shares) work.fetch(share + i * all, i);
+    const u32 ahead = Work::ahead;
+    u64 next = share;  // that is fetched next, at one place: code that runs for the first time is read from memory
+#pragma unroll 1
+    for (u32 round = 0, stage = 0; round < ahead || share < shares; round++, next += all) {
+        if (next < shares) work.fetch(next, stage);  // into the stage that was drained last
         commit_copies();
-    });
-    for (; share < shares; share += all) {
-        const u32 behind = stage == 0 ? ahead : stage - 1;  // the stage that was drained last
-        if (share + ahead * all < shares) work.fetch(share + ahead * all, behind);
-        commit_copies();
-        wait_copies<ahead>();
+        stage = stage == ahead ? 0 : stage + 1;
+        if (round < ahead) continue;
+        wait_copies<Work::ahead>();
         __syncwarp();
         work.walk(share, stage);
         __syncwarp();
         work.drain(share, stage);
         __syncwarp();
-        stage = stage == ahead ? 0 : stage + 1;
+        share += all;
     }
 }
