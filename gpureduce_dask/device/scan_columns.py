@@ -33,7 +33,7 @@ TILE = 128 << 10  # bytes of a tile, read and written, at most: more makes the l
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one before them
 LONG_CHAIN, LONG_ROUNDS = 32, 3  # tiles, whose look-back takes as long: 4 MiB of var of uint64 down (n, 30) 29 us
-WIDENED, NARROW = 1.1, 1.3  # times as long as a copy: results wider than elements; rows that fill no warp
+WIDENED, NARROW = 1.05, 1.2  # times as long as a copy: results wider than elements; rows that fill no warp
 # Whose warps find reciprocals once for all columns: means of float32 down (n, 64) 0.83, not 0.77, but not of integers
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>|(Var|Std)<([iu]\d+|boolean|f64), false>")
 
