@@ -112,11 +112,11 @@ template <class Op, int V, int Columns, int Threads, int Tall> GR_HD void fold_d
     }
 }
 
-// The last block of a tile folds what all of them published: threads of one column take a range of splits each.
+// The last block of a tile folds what all of them published: threads of one column take a range of splits each. Block barriers.
 template <class Op, int V, int Threads, int Columns, class Partials>
 GR_HD void fold_tile(const Partials& partials, u64 splits) {
     const TileStates<typename Op::State, V> each;
-    const u32 ranges = Columns >= Threads ? 1 : Threads / Columns;
+    constexpr int ranges = Columns >= Threads ? 1 : Threads / Columns;
     const u64 share = (splits + ranges - 1) / ranges;
     for (u32 item = threadIdx.x; item < ranges * Columns; item += Threads) {
         u32 q = item % Columns, range = item / Columns;
@@ -126,34 +126,36 @@ GR_HD void fold_tile(const Partials& partials, u64 splits) {
             state, partials, range * share * Columns + q, end * Columns, Columns);
         each[item] = state;
     }
-    __syncthreads();
-    for (u32 q = threadIdx.x; q < Columns; q += Threads) {
-        typename Op::State state = each[q];
-        for (u32 range = 1; range < ranges; range++) state = Op::combine(state, each[range * Columns + q]);
-        each[q] = state;
-    }
-    __syncthreads();
+    fold_down<Op, V, Columns, Threads, ranges>();
 }
 
-// Writes the tile's columns from shared memory: to the partials of this split, or to their cells.
+// Writes the tile's columns from shared memory: to the partials of this split, or to their cells. Most of a thread's are of one row,
+// whose place is looked up once.
 template <class Op, class Emit, int V, int Threads, int Wide, int Finish, bool Partial, int Chunks>
 GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     typedef typename Op::State State;
     const TileStates<State, V> each;
     const u32 columns = Wide * V;
+    const u64 begin = tile * Wide;
+    u32 end = 0;               // of the columns that are of the row looked up last,
+    i64 place = 0, first = 0;  // and of the tile's first column, if it were of that row, the place in its line and the cell
     for (u32 q = threadIdx.x; q < columns; q += Threads) {
         if constexpr (Partial && JOINS<Finish>) {
             publish_partial(partials_of<State, Finish>(task, (tile * task.splits + split) * columns), q, each[q]);
             continue;
         }
-        u64 x = tile * Wide + q / V;
-        if (x >= task.rows * task.slots) continue;
-        u64 outer = row_of(task, x);
-        Offset at = task.row.at(outer);
-        i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
-        i64 c = (i64)((x - outer * task.slots) * V + q % V) - phase;
+        if (q >= end) {
+            const u64 x = begin + q / V;
+            if (x >= task.rows * task.slots) return;
+            const u64 outer = row_of(task, x), before = outer * task.slots, left = before + task.slots - begin;
+            const Offset at = task.row.at(outer);
+            const i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
+            place = (i64)(begin - before) * V - phase;
+            first = task.first_cell + at.c + place * task.step_c;
+            end = left < Wide ? (u32)left * V : columns;
+        }
+        const i64 c = place + q, cell = first + q * task.step_c;
         if (c < 0 || c >= (i64)task.length) continue;
-        i64 cell = task.first_cell + at.c + c * task.step_c;
         if constexpr (Partial && Finish == ATOMIC) Op::atomic((State*)task.out + cell, each[q]);
         else if constexpr (Partial) ((State*)task.partials)[split * task.cells + cell] = each[q];  // a second launch folds
         else ((typename Emit::Out*)task.out)[cell] = Emit::of(each[q], task.option);
@@ -209,13 +211,14 @@ GR_HD void write_columns(Running& columns, const TaskT& task, const typename Tas
         if (first + j >= 0 && first + j < end) out[j * task.step_c] = results.at[j];
 }
 
-// Blocks that share an SM; 0 leaves it to the compiler. That makes room for one more, and begins to take in a batch when a part
-// of its loads is issued. Where all rows of a batch are taken together, it is told to leave room for all of their loads: 38 words
-// and what else a thread needs fit into the 64 registers that it has of four blocks.
+// Blocks that share an SM; 0 leaves it to the compiler. That makes room for one or two more, and begins to take in a batch when a
+// part of its loads is issued: it is told to leave room for all of them. A thread of four blocks has 64 registers, which hold 24 words
+// beside what else it needs, or 38 where all rows of a batch are taken together; one of five has 48, which hold 17 that are not.
 template <class Op, int V, int Items, bool Even> struct Resident {
     typedef typename ColumnsFor<Op, V, Even && Op::commutative>::type Running;
     static const int size = Reader<typename Op::In>::size_a, load = V * size > 4 ? V * size : 4;
-    static const int words = (Items * load + (int)sizeof(Running)) / 4, room = Running::takes_rows && words <= 38 ? 4 : 0;
+    static const int words = (Items * load + (int)sizeof(Running)) / 4;
+    static const int room = words > (Running::takes_rows ? 38 : 24) ? 0 : words > 17 || Running::takes_rows ? 4 : 5;
     static const bool crowded = Op::crowded & size;  // where the plan counts on so few
     static const int few = V > 2 ? 2 : V > 1 ? 3 : 4;
     static const int blocks = GR_BLOCKS ? GR_BLOCKS : !Even ? 0 : crowded ? few : room;
