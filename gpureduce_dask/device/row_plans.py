@@ -11,7 +11,7 @@ from typing import Any
 from . import reduce_costs, tuning
 from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
 from .layout import Dim, merged
-from .plans import DEEPEST, Launch, Planner, Steps, Way, balanced, blocks_for, is_one, row_major, slots_of
+from .plans import DEEPEST, Launch, Planner, Steps, Way, aligned_by, balanced, blocks_for, is_one, row_major, slots_of
 from .reduce_costs import CACHED, in_sectors, rounds_of, shared_lines
 from .task import Work, flag
 from .tuning import CACHE_LINE, SECTOR
@@ -181,10 +181,30 @@ class RowPlanner(Planner):
     def _staged_rows(self) -> Steps:
         tile_rows = tuning.STAGED_TILE_BYTES // self.row_step // tuning.THREADS * tuning.THREADS
         (work, blocks), rows = self._tiles(tile_rows), self.cells
-        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {work.length}, {tuning.THREADS}, {self.batch}>"
-        taken = rows * work.length, 1, 2, self.staged / CACHE_LINE, rows
-        effort = self._effort("staged rows", rows, *taken, nbytes=self.staged)
+        at_once, word, before = self._rows_of_words()
+        arguments = f"{work.length}, {at_once}, {tuning.THREADS}, {self.batch}"
+        name = f"reduce_staged_rows<{self.op.type}, {self.op.emits}, {arguments}>"
+        if at_once == 1:
+            taken = rows * work.length, 1, 2, self.staged / CACHE_LINE, rows
+            effort = self._effort("staged rows", rows, *taken, nbytes=self.staged)
+        else:
+            work = work.but(tail=before)
+            taken = self.staged / word, word // self.op.itemsizes[0], 2, self.staged / CACHE_LINE, rows
+            effort = self._effort("staged rows by words", blocks * tuning.THREADS, *taken, nbytes=self.staged)
         return [Launch(name, blocks, work, self._tile_bytes(work.slots), effort=effort)]
+
+    def _rows_of_words(self) -> tuple[int, int, int]:
+        """How many rows that lie one behind another, as their cells do, a thread takes at once; bytes of the words that
+        these are together, the widest there are; and the rows before the first word. One row where there are none."""
+        op, kept = self.op, self.layout.kept
+        most = tuning.ROWS_TAKEN // 4 if op.is_heavy else tuning.ROWS_TAKEN
+        if self.row_step == self.row_bytes and kept[-1].size == self.plane_rows and kept[-1].c == 1:
+            for word in (16, 8, 4):
+                rows = word // math.gcd(self.row_bytes, word)
+                begins = [i for i in range(rows) if (self.phases[0] + i * self.row_bytes) % word == 0]
+                if rows > 1 and rows * self.line.size <= most and begins and aligned_by(kept[:-1], 0, word):
+                    return rows, word, begins[0]
+        return 1, op.itemsizes[0], 0
 
     def _subwarp_slot(self) -> int:
         """Bytes of a slot in shared memory: few slots reach past a short row, which costs more than words do."""

@@ -46,6 +46,7 @@ END_SLOTS = 8  # that the two ends of a line take the time of, which begins at a
 SHORT_ROW_BATCH = 4  # rows a sub-warp loads before it reduces the first
 STAGED_ROW_BYTES = 64  # rows of fewer bytes, and few elements, may go through shared memory to a thread each
 STAGED_TILE_BYTES = 18432  # H200, 3 float32 a row: 0.97 R; 12288: var 0.96, 36864: 0.97; 2 a row: 0.95, 0.96, 0.95
+ROWS_TAKEN = 48  # elements of such rows, at most, that a thread takes at once; a quarter of that of heavy operators
 UNROLLED_ROW = 16  # elements of such a row: they are taken in without a loop
 SUBWARP_THREADS = 128  # argmax of 127 float16 a row 0.95 R, 256: 0.87; of 256 float32: var 0.97, 64: 0.96
 SUBWARP_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: var of 127 float32 0.96 R; 24 KiB: 0.76

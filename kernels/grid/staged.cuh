@@ -1,6 +1,6 @@
 // Rows of a few bytes at no alignment, one as far from the next as the next from the one behind it: a tile of rows is staged
-// through shared memory, with what lies between them, and a thread a row takes it from there. Other blocks' copies are on
-// their way while this one works.
+// through shared memory, with what lies between them, and a thread takes a row, or several that fill words, from there. Other
+// blocks' copies are on their way while this one works.
 #pragma once
 #include "../core/copy.cuh"
 #include "../core/line.cuh"
@@ -43,38 +43,84 @@ GR_HD const In* stage_rows(const Task<Chunks>& task, const u8* line, const Stage
 // Elements from one row to the next in shared memory.
 template <class In, int Chunks> GR_HD u32 staged_step(const Task<Chunks>& task) { return (u32)task.step_b / sizeof(In); }
 
-// The state of a row of Length elements in shared memory.
-template <class Op, int Length, int Chunks>
-GR_HD typename Op::State staged_state(const Task<Chunks>& task, const typename Op::In* row) {
+// What a row of Length elements gives, those of `pack` from element `first` on.
+template <class Op, int Length, int Count, int Chunks>
+GR_HD typename Op::State row_state(const Task<Chunks>& task, const Pack<typename Op::In, Count>& pack, int first) {
     Pack<typename Op::In, 1> packs[Length];
 #pragma unroll
-    for (int k = 0; k < Length; k++) packs[k].at[0] = row[k];
+    for (int k = 0; k < Length; k++) packs[k].at[0] = pack.element(first + k);
     typename Op::Acc acc = Op::start();
     Op::template absorb_packs<1>(acc, packs, task.base[0].index, task.step_c, task.step_c);
     return Op::settle(acc);
 }
+// Finishes Rows rows of Length elements, one behind another. With Checked it answers false where one may have had a NaN in it.
+template <class Op, class Emit, int Length, int Rows, bool Checked, int Count, int Chunks>
+GR_HD bool finish_rows(const Task<Chunks>& task, const Pack<typename Op::In, Count>& pack, Pack<typename Emit::Out, Rows>& to) {
+    bool good = true;
+#pragma unroll
+    for (int r = 0; r < Rows; r++) {
+        const auto state = row_state<Op, Length>(task, pack, r * Length);
+        if constexpr (Checked) good = good && !is_suspect(state);
+        to.at[r] = Emit::of(state, task.option);
+    }
+    return good;
+}
+template <class Op, class Emit, int Length, int Rows, int Count, int Chunks>
+GR_HD Pack<typename Emit::Out, Rows> results_of(const Task<Chunks>& task, const Pack<typename Op::In, Count>& pack) {
+    Pack<typename Emit::Out, Rows> found;
+    if constexpr (Clean<Op>::simpler)
+        if (finish_rows<typename Clean<Op>::type, Emit, Length, Rows, true>(task, pack, found)) return found;
+    finish_rows<Op, Emit, Length, Rows, false>(task, pack, found);
+    return found;
+}
 
-// Grid: one block a tile of rows, each of Length elements. Uses a tile of shared memory.
+// N elements of shared memory, by words of Bytes, at a multiple of which they begin.
+template <class T, int N, int Bytes> GR_HD Pack<T, N> words_of(const T* from) {
+    typedef typename Word<Bytes>::type W;
+    union { W words[sizeof(T) * N / Bytes]; Pack<T, N> pack; } both;
+#pragma unroll
+    for (int i = 0; i < (int)sizeof(T) * N / Bytes; i++) both.words[i] = ((const W*)from)[i];
+    return both.pack;
+}
+
+// Grid: one block a tile of rows, each of Length elements. Uses a tile of shared memory. With Rows > 1 a thread takes as many
+// at once, from the tile's row `tail` on: they lie one behind another, together in whole words, and their cells do so too.
 // For any operator.
-template <class Op, class Emit, int Length, int Threads, int Chunks>
+template <class Op, class Emit, int Length, int Rows, int Threads, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
+    typedef typename Emit::Out Out;
     const StagedTile rows(task);
     const In* tile = stage_rows<In, Threads>(task, task.base[0].a, rows, (u8*)GR_SHARED);
     commit_copies();
     wait_copies<0>();
     __syncthreads();
-    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell;
-    for (u32 r = threadIdx.x; r < rows.rows; r += Threads) {
-        const In* row = tile + r * staged_step<In>(task);
-        typename Emit::Out* cell = out + task.row.at(rows.row(r)).c;
-        if constexpr (Clean<Op>::simpler) {
-            const auto state = staged_state<typename Clean<Op>::type, Length>(task, row);
-            if (!is_suspect(state)) {
-                store_streaming(cell, Emit::of(state, task.option));
-                continue;
+    Out* out = (Out*)task.out + task.first_cell;
+    const auto take_one = [&](u32 r) {
+        const auto row = words_of<In, Length, sizeof(In)>(tile + r * staged_step<In>(task));
+        store_streaming(out + task.row.at(rows.row(r)).c, results_of<Op, Emit, Length, 1>(task, row).at[0]);
+    };
+    if constexpr (Rows == 1) {
+        for (u32 r = threadIdx.x; r < rows.rows; r += Threads) take_one(r);
+    } else {
+        const int count = Rows * Length, bytes = WordBytes<count * sizeof(In), 16>::count;
+        const int stored = Rows * sizeof(Out) < 16 ? Rows * sizeof(Out) : 16;
+        const u32 before = (u32)task.tail;
+        Out* cells = out + task.row.at(rows.row(0)).c;
+        const bool whole = (u64)(cells + before) % stored == 0;
+        if (threadIdx.x < before && threadIdx.x < rows.rows) take_one(threadIdx.x);
+        for (u32 r = before + threadIdx.x * Rows; r < rows.rows; r += Threads * Rows) {
+            if (r + Rows > rows.rows) {
+                for (; r < rows.rows; r++) take_one(r);
+                return;
+            }
+            const auto found = results_of<Op, Emit, Length, Rows>(task, words_of<In, count, bytes>(tile + r * Length));
+            if (whole) {
+                store_pack_streaming(cells + r, found);
+            } else {
+#pragma unroll
+                for (int i = 0; i < Rows; i++) store_streaming(cells + r + i, found.at[i]);
             }
         }
-        store_streaming(cell, Emit::of(staged_state<Op, Length>(task, row), task.option));
     }
 }
