@@ -537,8 +537,12 @@ MUTANTS = [
     Mutant("staging past the end", "staged", "stage_rows(", "owned / 16 < wanted ? owned / 16 : wanted", "wanted"),
     Mutant("the last elements not staged", "staged", "stage_rows(", "if (whole < wanted && ", "if (false && "),
     Mutant("the first elements not staged", "staged", "stage_rows(", "if (begin && ", "if (false && "),
-    Mutant("rows before the first word left out", "staged", "reduce_staged_rows(", "threadIdx.x < before && ", "false && "),
-    Mutant("rows behind the last word left out", "staged", "reduce_staged_rows(", "for (; r < rows.rows; r++) take_one(r);"),
+    Mutant(
+        "rows before the first word left out", "staged", "reduce_staged_rows(", "threadIdx.x < before && ", "false && "
+    ),
+    Mutant(
+        "rows behind the last word left out", "staged", "reduce_staged_rows(", "for (; r < rows.rows; r++) take_one(r);"
+    ),
     Mutant("rows taken as the first of their word", "staged", "finish_rows(", "r * Length", "0"),
     Mutant("results stored as words wherever they are", "staged", "reduce_staged_rows(", "if (whole) {", "if (true) {"),
     # monoids
