@@ -19,11 +19,9 @@ GR_HD u32 exponent_bits(c128 x) {
     const u32 re = exponent_bits(x.re), im = exponent_bits(x.im);
     return re > im ? re : im;
 }
-// True for products that have lost nothing: of a complex one no part that matters.
-GR_HD bool in_range(f64 x) { return exponent_bits(x) - 1 < 2046; }
+// True for products that have lost no part that matters.
 GR_HD bool in_range(c128 x) { return exponent_bits(x) - 123 < 1924; }
 // Zeros, infinities and NaN multiply as they are, with any exponent.
-GR_HD bool is_number(f64 x) { return x != 0 && exponent_bits(x) < 2047; }
 GR_HD bool is_number(c128 x) { return (x.re != 0 || x.im != 0) && exponent_bits(x) < 2047; }
 
 GR_HD f64 scaled_by(f64 x, f64 factor) { return x * factor; }
@@ -59,6 +57,20 @@ template <class Number> GR_HD Number number_of(Scaled<Number> x) {
     if (x.exponent == 0) return x.value;
     const i32 exponent = x.exponent < -1600 ? -1600 : x.exponent > 1600 ? 1600 : (i32)x.exponent, half_way = exponent / 2;
     return scaled_by(scaled_by(x.value, power_of_two(half_way)), power_of_two(exponent - half_way));
+}
+// A number without its exponent, which is added to: between 1 and 2, but zero, infinities and NaN as they are.
+GR_HD f64 without_exponent(f64 x, i32& exponent) {
+    u32 bits = exponent_bits(x);
+    if (bits == 0) {  // subnormal or zero
+        x *= power_of_two(600);
+        bits = exponent_bits(x);
+        exponent -= 600;
+    }
+    if (bits - 1 < 2046) {
+        x = bit_cast<f64>((bit_cast<u64>(x) & 0x800fffffffffffffull) | 0x3ff0000000000000ull);
+        exponent += (i32)bits - 1023;
+    }
+    return x;
 }
 // Infinite parts of a complex number times one would be NaN.
 GR_HD f64 product_of(f64 x, f64 y) { return times(x, y); }
@@ -134,6 +146,27 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
         fill_outside(pack, -first, end - first, cast<In>(1));
         absorb_pack(acc, pack, 0, 0);
     }
+    // Of wide elements the exponents are added up by themselves, so that no product leaves the range.
+    template <int Lanes, int V, int N>
+    static GR_HD void absorb_packs(State& acc, const Pack<In, V> (&packs)[N], i64 index, i64 gap, i64 step) {
+        if constexpr (has_exponent && sizeof(Term) == 8 && TERMS_IN_RANGE<In> <= 1) {
+            static_assert(N * V <= 512, "terms between 1 and 2");
+            Term terms[N * V];
+            i32 exponent = 0;
+#pragma unroll
+            for (int j = 0; j < N * V; j++) terms[j] = without_exponent(term(packs[j / V].at[j % V]), exponent);
+#pragma unroll
+            for (int half = 1; half < N * V; half *= 2)
+#pragma unroll
+                for (int j = 0; j + half < N * V; j += 2 * half) terms[j] = times(terms[j], terms[j + half]);
+            acc.value = times(acc.value, terms[0]);
+            acc.exponent += exponent;
+            normalise(acc);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; i++) absorb_pack(acc, packs[i], index + i * gap, step);
+        }
+    }
     // The terms of a pack multiply by themselves; one look at the end says whether all that came of it is in range.
     template <int V> static GR_HD void absorb_pack(State& acc, const Pack<In, V>& pack, i64 index, i64 step) {
         if constexpr (V == 1) {
@@ -161,6 +194,8 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
                 acc.value = times(acc.value, terms[0]);
                 normalise(acc);
             }
+        } else if constexpr (sizeof(Term) == 8) {
+            absorb_packs<1>(acc, only(pack), index, 0, step);
         } else {
             Term terms[V];
             bool fits = true;
