@@ -44,6 +44,7 @@ from gpureduce_dask.device import launch, sources, tuning
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse, order_of
 from gpureduce_dask.device.plans import FLAT, Operator
+from gpureduce_dask.device.specialise import IDEMPOTENT, first_of_repeated
 from gpureduce_dask.device.task import BATCH, BATCH4, Work, base_bytes, div_words, more_bytes, walk_words
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions.mapped import mapped
@@ -586,6 +587,22 @@ def test_no_block_folds_much_for_the_others(shape: tuple[int, int]) -> None:
                 assert step.work.splits * wide * op.state_bytes <= tuning.LONG_FOLD_BYTES, step.kernel
                 if step.reads == "chunk":
                     assert wide * size >= min(tuning.CACHE_LINE, shape[1] * size // 2), step.kernel
+
+
+def test_elements_that_repeat_are_taken_once() -> None:
+    """By operators that they change nothing of; what others make of them is folded as often as they repeat."""
+    shape = (28, 78, 30727)
+    for op, indexed in table_operators():
+        strides = tuple((0, shape[2] * n, n) for n in op.itemsizes)
+        chunk = Chunk(shape, op.itemsizes, strides, (0, 1), indexed, op.commutative)
+        repeats = [dim.size for dim in first_of_repeated(op, chunk.layout()).reduced]
+        if op.type.startswith(IDEMPOTENT):
+            assert repeats == [78], op.type
+        elif op.commutative:
+            assert repeats == [28, 78], op.type
+            ways = {name: launches for name, _, launches in plan_of(chunk, op, 1, "ticket")[0].every()}
+            first, *_, last = ways["repeated elements once"]
+            assert (first.work.runs, last.work.runs) == (78, 28), op.type
 
 
 def test_plans_do_not_know_the_gpu() -> None:

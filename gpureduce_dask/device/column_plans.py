@@ -41,6 +41,8 @@ NARROW_COLUMNS |= {f"Sum<Value<{t}, ": 16 for t in _BYTES}
 # flight, where these are of more than 4 or have to be looked up. float32 of 256 MiB, an H200: sum 0.81 of a read, with
 # all 0.74; prod 0.79, 0.68; ptp 0.82, 0.76. But by a column a thread, sums of (1001, 16761) 24 us and with all 22.
 WIDENING = ("Sum<", "Mean<", "RootSum<", "Prod<", "PeakToPeak<")
+# Operators whose states take as long to bring together as many elements do to take in.
+MOMENTS = ("Var<", "Std<", "CentralMoment<", "Skewness<", "Kurtosis<", "ComplexMoments<", "ComplexStd<")
 
 
 @lru_cache(256)
@@ -82,7 +84,11 @@ class ColumnPlanner(Planner):
             return
         if self._is_flat():
             yield "flat columns", 0, self._flat_columns
-        if self.depth == DEEPEST or not self.together or not self._folds_states():
+        if self.depth == DEEPEST or not self._folds_states():
+            return
+        if repeats := repeated(self):
+            yield "repeated elements once", self.least_folded, partial(repeated_once, self, repeats)
+        if not self.together:
             return
         if together := self._lines_together():
             yield "columns end to end", self.least_folded, partial(self._columns_end_to_end, together)
@@ -301,7 +307,8 @@ class ColumnPlanner(Planner):
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         warp_tiles = tiles * runs * apart * wide // (32 * items)
-        wanted = -(-blocks_for(warp_tiles, most) // (tiles * apart))
+        is_filled = apart == 1 and self._is_filled(work, runs, wide)
+        wanted = 1 if is_filled else -(-blocks_for(warp_tiles, most) // (tiles * apart))
         most = max(1, runs // max(1, tall * items))
         splits = _even_splits(tiles, runs, vector, most) if self.crowded else balanced(tiles * apart, wanted, most)
         return Tiling(wide, tiles, items, max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart)
@@ -324,12 +331,19 @@ class ColumnPlanner(Planner):
         effort = self._effort(kind, threads, loads, vector, rounds, lines, ends, lookups)
         return effort._replace(nbytes=effort.nbytes * taken / each)
 
+    def _is_filled(self, work: Work, runs: int, wide: int) -> bool:
+        """Whether columns of moments, of so many runs, fill the GPU by tiles of so many threads across, whose threads
+        have their rows in few rounds of loads. More threads to a column would have more states to bring together."""
+        rounds = runs * wide / (tuning.THREADS * self._column_items(self.vector * sum(self.op.itemsizes)))
+        has_tiles = work.rows * work.slots >= tuning.EVEN_TILES * tuning.FEW_BLOCKS * wide
+        return self.op.core.startswith(MOMENTS) and has_tiles and rounds <= tuning.FEW_ROUNDS
+
     def _width(self, work: Work, runs: int) -> int:
         """Threads across a tile; the rest of the block goes down it, where tiles alone would not fill the GPU, or where
         columns are so long that to fold them costs little."""
         wide, least = 256, tuning.COLUMN_WIDTH
         is_tall = work.rows * work.slots < tuning.COLUMN_TILES * wide or runs >= tuning.TALL_RUNS
-        while is_tall and wide > least and runs >= 2 * tuning.THREADS // wide:
+        while is_tall and wide > least and runs >= 2 * tuning.THREADS // wide and not self._is_filled(work, runs, wide):
             wide //= 2
         if runs < 16:
             return 256
@@ -359,6 +373,26 @@ def outer_runs_as_rows(of: Planner, runs: Sequence[Dim], line: Sequence[Dim] = (
     states = [Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(dims, cells, strict=True)]
     planner = state_planner(of, type(of), cells, (longest, *line))
     return folded_behind(of, planner.launches(), states[len(others) :], states[: len(others)], planner.cells)
+
+
+def repeated(of: Planner) -> list[Dim]:
+    """The dimensions that repeat elements of all operands, where more than these are to be reduced."""
+    dims = [dim for dim in of.layout.reduced if not any(dim.strides)]
+    return dims if len(dims) < len(of.layout.reduced) else []
+
+
+def repeated_once(of: Planner, repeats: Sequence[Dim]) -> Steps:
+    """Elements that repeat are reduced once; their states are folded behind as often as they repeat."""
+    kept, state = of.layout.kept, of.op.state_bytes
+    reduced = [dim for dim in of.layout.reduced if any(dim.strides)]
+    cells = [replace(dim, c=row_major(kept, i)) for i, dim in enumerate(kept)]
+    planner = state_planner(of, type(of), cells, reduced)
+    states = [Dim(dim.size, cell.c * state, 0, dim.c) for dim, cell in zip(kept, cells, strict=True)]
+    again = [Dim(dim.size, 0, 0, dim.c) for dim in repeats]
+    *steps, fold = folded_behind(of, planner.launches(), states, again, planner.cells)
+    if fold.effort:
+        fold = replace(fold, effort=fold.effort._replace(loads=fold.effort.loads * math.prod(d.size for d in repeats)))
+    return [*steps, fold]
 
 
 def folded_behind(of: Planner, steps: Steps, kept: Sequence[Dim], reduced: Sequence[Dim], states: int) -> Steps:

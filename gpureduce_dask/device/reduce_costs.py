@@ -112,9 +112,9 @@ def folding(states: int, written: float, state_bytes: int) -> Effort:
 
 def chain_of(splits: int, columns: int, threads: int) -> float:
     """States that a thread folds one after another, of so many columns that each split leaves: four are on their way
-    at a time, and threads of one column have a state each in the end."""
-    states = min(32, threads // columns) / 8 if 1 < columns < threads else 0
-    return -(-splits * columns // threads) / 4 + states
+    at a time, and what threads of one column have is folded by halves in the end."""
+    halves = (threads // columns).bit_length() - 1 if 1 < columns < threads else 0
+    return -(-splits * columns // threads) / 4 + halves / 6
 
 
 def touched(dims: Sequence[Dim], operand: int, size: int) -> float:

@@ -9,7 +9,15 @@ from dataclasses import replace
 from typing import Any
 
 from . import reduce_costs, tuning
-from .column_plans import ColumnPlanner, folded_behind, folded_columns, outer_runs_as_rows, state_planner
+from .column_plans import (
+    ColumnPlanner,
+    folded_behind,
+    folded_columns,
+    outer_runs_as_rows,
+    repeated,
+    repeated_once,
+    state_planner,
+)
 from .layout import Dim, merged
 from .plans import DEEPEST, Launch, Planner, Steps, Way, aligned_by, balanced, blocks_for, is_one, row_major, slots_of
 from .reduce_costs import CACHED, in_sectors, rounds_of, shared_lines
@@ -73,7 +81,11 @@ class RowPlanner(Planner):
             yield "ordered rows", 0, self._ordered_rows
         if self.layout.kept and all(op.itemsizes):
             yield "rows as columns", self._least_as_columns(), self._as_columns
-        if self.depth == DEEPEST or not self.runs or not self._folds_states():
+        if self.depth == DEEPEST or not self._folds_states():
+            return
+        if repeats := repeated(self):
+            yield "repeated elements once", self.least_folded, functools.partial(repeated_once, self, repeats)
+        if not self.runs:
             return
         if len(op.itemsizes) == 1:
             yield "columns first", self.least_folded, self._columns_first

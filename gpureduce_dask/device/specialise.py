@@ -12,6 +12,9 @@ from .plans import CHUNK, Fold, Launch, Operator, Steps
 from .reduce_costs import Effort
 from .row_plans import RowPlanner
 
+# Operators that elements which repeat change nothing of.
+IDEMPOTENT = ("MinMax<", "PeakToPeak<", "MaxMagnitude<", "Any<", "All<", "Arg<", "ArgValue<", "FirstLast<")
+
 
 class Plan:
     """The launches that reduce ``chunks`` chunks of one layout into one partial.
@@ -59,6 +62,13 @@ class Plan:
         folds = Plan(op, step.layout, (0,), option=self.option).launches()
         reads = [step.reads if launch.reads == CHUNK else launch.reads for launch in folds]
         return [replace(launch, reads=each, writes=step.writes) for launch, each in zip(folds, reads, strict=True)]
+
+
+def first_of_repeated(op: Operator, layout: Layout) -> Layout:
+    """The layout without dimensions that repeat elements, of an operator that these change nothing of."""
+    if not op.core.startswith(IDEMPOTENT):
+        return layout
+    return replace(layout, reduced=tuple(dim for dim in layout.reduced if any(dim.strides)))
 
 
 def invariant_operands(layout: Layout) -> tuple[int, ...]:
