@@ -59,6 +59,11 @@ def planes(name: str, dtype: str, shape: tuple[int, ...], axis: int, view, **opt
     return replace(call(name, dtype, shape, axis, view=view, **options), method="SmallLineScan")
 
 
+def along(method: str, name: str, dtype: str, shape: tuple[int, ...], **options) -> Call:
+    """Lines along memory by a kernel."""
+    return replace(call(name, dtype, shape, 1, **options), method=method)
+
+
 def threads(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, **options) -> Call:
     """Columns, each by a thread alone."""
     return replace(call(name, dtype, shape, axis, carried=True, **options), method="scan_thread_columns")
@@ -431,6 +436,14 @@ CALLS |= {
     "variances of complex numbers without degrees of freedom": call("nanvar", "c8", (300, 40), 0, ddof=4),
     "variances of integers in strips without degrees of freedom": call("nanvar", "i4", (700, 40), 0, ddof=3),
     "variances of integers in planes without degrees of freedom": call("nanvar", "i4", (300, 20, 5), 1, ddof=3),
+    "variances of integers in short lines without degrees of freedom": along(
+        "LaneLineScan", "nanvar", "i2", (301, 9), ddof=3
+    ),
+    "deviations of integers in short lines": along("LaneLineScan", "std", "i2", (301, 8), reverse=True),
+    "variances of integers in lines by sub-warps": along("SubwarpLineScan", "var", "i2", (90, 150), reverse=True),
+    "deviations of integers in lines without degrees of freedom": along(
+        "SubwarpLineScan, single", "nanstd", "i1", (90, 77), ddof=3
+    ),
     "deviations in columns without degrees of freedom": call("nanstd", "f2", (700, 70), 0, ddof=3),
     "variances in planes without degrees of freedom": planes("nanvar", "f4", (301, 7, 5), 1, lambda x: x, ddof=3),
     "means in planes of halves": planes("mean", "f2", (301, 7, 5), 1, lambda x: broken(x, np.nan, (9, 3, 2))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -56,9 +57,8 @@ def lane_lines(scan: Scan) -> Tiling | None:
 
 
 def _table_bytes(op: Operator, numbers: int) -> int:
-    """Bytes of shared memory for what variances of few digits take from a table (kernels/scan/moments_scan.cuh)."""
-    is_spread = op.type.startswith(("Var<", "Std<")) and op.type.endswith(", false>")
-    return 8 * numbers if is_spread and op.out_bytes <= 4 else 0
+    """Bytes of shared memory for what variances take from a table (kernels/scan/moments_scan.cuh)."""
+    return 8 * numbers if re.fullmatch(r"(Var|Std)<(half|bfloat16|f32|boolean|[iu](8|16)), false>", op.type) else 0
 
 
 def _warps_of(scan: Scan, nbytes: int, table: int) -> int:

@@ -252,11 +252,12 @@ struct PackScanOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, 
 };
 
 // Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
-// cancel than the line's length has; by reciprocals from a table, since all lines have one length.
+// cancel than the line's length has; by reciprocals from a table, since all lines have one length. Of integers all digits count: of
+// 1,024 of up to 16 bits all sums are whole numbers below 2^53.
 template <class Op, class Emit> struct WholeLineVariance { static const bool exists = false; };
 template <class T, bool Root, class Result>
 struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root>, Result>> : PivotSums {
-    static const bool exists = FewDigits<T>::yes;
+    static const bool exists = FewDigits<T>::yes || NarrowInteger<T>::yes;
     GR_HD WholeLineVariance() : PivotSums(0) {}
     GR_HD explicit WholeLineVariance(T first) : PivotSums(cast<f64>(first)) {}
     using PivotSums::take;
@@ -265,6 +266,6 @@ struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root
     // One over the product of a count and the divisor of its squares.
     static GR_HD f64 part_of(f64 count, const f64* option) {
         const f64 freedom = count - option[0];
-        return freedom > 0 ? 1 / (count * freedom) : bit_cast<f64>(0x7ff0000000000000ull);
+        return freedom > 0 ? 1 / (count * freedom) : option[1];
     }
 };

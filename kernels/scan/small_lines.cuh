@@ -304,8 +304,7 @@ struct SmallLineScan : ShareWork<Warps, SmallLines> {
         GR_HD Line(u32 number, u32 rows, u32 columns)
             : plane(number / (rows * columns)), row(number % (rows * columns) / columns), column(number % columns) {}
     };
-    // Where a lane's lines begin in shared memory. Numbers that stay in registers, where states leave some: compilers would compute
-    // them for each line anew.
+    // Where a lane's lines begin in shared memory: numbers that are computed once, where states leave registers.
     struct Places {
         u32 at, phase;                   // bytes, but for how planes are aligned; the lower bits say that
         u32 step, row_wrap, plane_wrap;  // bytes to the next line, and how many more where a row of lines ends, and a plane
