@@ -144,7 +144,7 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
             publish_partial(partials_of<State, Finish>(task, (tile * task.splits + split) * columns), q, each[q]);
             continue;
         }
-        if (q >= end) {
+        if (columns <= Threads || q >= end) {
             const u64 x = begin + q / V;
             if (x >= task.rows * task.slots) return;
             const u64 outer = row_of(task, x), before = outer * task.slots, left = before + task.slots - begin;

@@ -44,20 +44,16 @@ GR_HD void absorb_loaded(typename Op::Acc& acc, const Pack<typename Op::In, V> (
     Op::template absorb_packs<Lanes>(acc, pack, index, (i64)(Lanes * V) * task.step_c, task.step_c);
 }
 
-// One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
-template <class Op, int V, int Lanes, int Items, bool Bounded, class TaskT>
-GR_HD void absorb_tile(typename Op::Acc& acc, const TaskT& task, const Line<typename Op::In, V>& line, u64 slot,
-                       u64 end) {
-    typedef typename Op::In In;
-    Pack<In, V> pack[Items];
-    if (!Bounded) {
-        load_tile<In, V, Lanes>(pack, task, line, slot);
-        absorb_loaded<Op, V, Lanes>(acc, pack, task, line, slot);
-        return;
-    }
+// The same of those of a tile's slots that lie below `end`.
+template <class In, int V, int Lanes, int Items, class TaskT>
+GR_HD void load_part(Pack<In, V> (&pack)[Items], const TaskT& task, const Line<In, V>& line, u64 slot, u64 end) {
 #pragma unroll
     for (int i = 0; i < Items; i++)
         if (slot + i * Lanes < end) pack[i] = read_slot<In, V>(task, line, slot + i * Lanes);
+}
+template <class Op, int V, int Lanes, int Items, class TaskT>
+GR_HD void absorb_part(typename Op::Acc& acc, const Pack<typename Op::In, V> (&pack)[Items], const TaskT& task,
+                       const Line<typename Op::In, V>& line, u64 slot, u64 end) {
     const i64 index = line.index + line.position(slot) * task.step_c, gap = (i64)(Lanes * V) * task.step_c;
 #pragma unroll
     for (int i = 0; i < Items; i++)
@@ -89,33 +85,63 @@ GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const TaskT& task, const Lin
     return (slot - whole.first) / (Lanes * Items);
 }
 
-// Tile by tile through lines of many slots. Sub-warp `subwarp`, of Lanes lanes, takes one tile out of `subwarps`.
-template <class Op, int V, int Lanes, int Items, int Lines, class TaskT>
-GR_HD void absorb_lines(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u64 subwarp,
-                        u64 subwarps) {
+// Tile by tile through a line of many slots. Sub-warp `subwarp`, of Lanes lanes, takes one tile out of `subwarps`. All loads of a
+// tile are issued before the first use.
+template <class Op, int V, int Lanes, int Items, bool Ahead, class TaskT>
+GR_HD void absorb_line(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u64 subwarp, u64 subwarps) {
     typedef typename Op::In In;
-    const Base* base = &task.base[0];
     const u32 lane = threadIdx.x % Lanes;
-    const bool is_one = Lines == ONE_LINE || Lines == LINE_AHEAD;
-    const u64 tiles = task.tiles * (is_one ? 1 : task.runs * task.chunks);
-    Line<In, V> line = first_line<In, V>(task, row, base);
-    Whole whole = whole_slots(line, task.length);
-    if (is_one && subwarp == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
-    if (Lines == LINE_AHEAD) subwarp = absorb_whole_tiles<Op, V, Lanes, Items>(acc, task, line, whole, subwarp, subwarps);
-    for (u64 tile = subwarp; tile < tiles; tile += subwarps) {
-        u64 in_line = tile;
-        if (!is_one) {
-            u64 run = task.tiles == 1 ? tile : task.by_tiles.of(tile);
-            in_line -= run * task.tiles;
-            line = find_line<In, V>(task, row, run, base);
-            whole = whole_slots(line, task.length);
-            if (in_line == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
+    const Line<In, V> line = first_line<In, V>(task, row, &task.base[0]);
+    const Whole whole = whole_slots(line, task.length);
+    if (subwarp == 0) absorb_edges<Op, V>(acc, task, &task.base[0], line, lane, Lanes);
+    if (Ahead) subwarp = absorb_whole_tiles<Op, V, Lanes, Items>(acc, task, line, whole, subwarp, subwarps);
+    for (u64 tile = subwarp; tile < task.tiles; tile += subwarps) {
+        const u64 slot = whole.first + tile * (Lanes * Items) + lane;
+        Pack<In, V> pack[Items];
+        if (!Ahead && slot - lane + Lanes * Items <= whole.end) {
+            load_tile<In, V, Lanes>(pack, task, line, slot);
+            absorb_loaded<Op, V, Lanes>(acc, pack, task, line, slot);
+        } else {
+            load_part<In, V, Lanes>(pack, task, line, slot, whole.end);
+            absorb_part<Op, V, Lanes>(acc, pack, task, line, slot, whole.end);
         }
-        u64 first = whole.first + in_line * (Lanes * Items);
-        if (Lines != LINE_AHEAD && first + Lanes * Items <= whole.end)
-            absorb_tile<Op, V, Lanes, Items, false>(acc, task, line, first + lane, whole.end);
-        else
-            absorb_tile<Op, V, Lanes, Items, true>(acc, task, line, first + lane, whole.end);
+    }
+}
+
+// A tile of one of several lines.
+template <class In, int V, class TaskT> struct LineTile {
+    const Base* base;
+    Line<In, V> line;
+    Whole whole;
+    u64 number;  // of the line's tiles
+
+    GR_HD LineTile(const TaskT& task, const typename TaskT::Place& row, u64 tile) {
+        const u64 run = task.tiles == 1 ? tile : task.by_tiles.of(tile);
+        line = find_line<In, V>(task, row, run, base);
+        whole = whole_slots(line, task.length);
+        number = tile - run * task.tiles;
+    }
+};
+
+// The same through several lines. Where the next tile lies is found while the loads of one are on their way.
+template <class Op, int V, int Lanes, int Items, class TaskT>
+GR_HD void absorb_lines(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u64 subwarp, u64 subwarps) {
+    typedef typename Op::In In;
+    const u64 tiles = task.tiles * task.runs * task.chunks;
+    if (subwarp >= tiles) return;
+    LineTile<In, V, TaskT> at(task, row, subwarp);
+    for (u64 tile = subwarp; tile < tiles;) {
+        const Line<In, V> line = at.line;
+        const u64 first = at.whole.first + at.number * (Lanes * Items), slot = first + threadIdx.x % Lanes, end = at.whole.end;
+        const bool is_whole = first + Lanes * Items <= end;
+        Pack<In, V> pack[Items];
+        if (is_whole) load_tile<In, V, Lanes>(pack, task, line, slot);
+        else load_part<In, V, Lanes>(pack, task, line, slot, end);
+        if (at.number == 0) absorb_edges<Op, V>(acc, task, at.base, line, threadIdx.x % Lanes, Lanes);
+        tile += subwarps;
+        if (tile < tiles) at = LineTile<In, V, TaskT>(task, row, tile);
+        if (is_whole) absorb_loaded<Op, V, Lanes>(acc, pack, task, line, slot);
+        else absorb_part<Op, V, Lanes>(acc, pack, task, line, slot, end);
     }
 }
 
@@ -239,17 +265,23 @@ GR_HD void absorb_row(typename Op::Acc& acc, const TaskT& task, const typename T
         absorb_short_line<Op, V, Group, Items, Partial>(acc, task, row, member);
     else if constexpr (Lines == SHORT_LINES || Lines == EVEN_LINES)
         absorb_short_lines<Op, V, Group, Items, Lines == EVEN_LINES>(acc, task, row, member, group, groups);
+    else if constexpr (Lines == LONG_LINES)
+        absorb_lines<Op, V, lanes, Items>(acc, task, row, group * (Group / lanes) + member / lanes, groups * (Group / lanes));
     else
-        absorb_lines<Op, V, lanes, Items, Lines>(acc, task, row, group * (Group / lanes) + member / lanes,
-                                                 groups * (Group / lanes));
+        absorb_line<Op, V, lanes, Items, Lines == LINE_AHEAD>(acc, task, row, group * (Group / lanes) + member / lanes,
+                                                              groups * (Group / lanes));
 }
 
-// Where loads run ahead, registers are kept to as many as let so many threads share an SM: the blocks of a wave.
+// Where loads run ahead, or the next tile is found while many are on their way, registers are kept to as many as let so many threads
+// share an SM: the blocks of a wave.
 const int AHEAD_THREADS = 512;
+template <class Op, int V, int Threads, int Items, int Lines>
+constexpr int RESIDENT = Lines == LINE_AHEAD || (Lines == LONG_LINES && Items * V * Reader<typename Op::In>::size_a >= 128)
+                             ? AHEAD_THREADS / Threads : GR_BLOCKS;
 
 // Grid: any number of blocks; block g handles (row, split) pairs g, g + grid, ... For commutative operators.
 template <class Op, class Emit, int V, int Threads, int Items, int Lines, int Finish, int Chunks>
-__global__ void __launch_bounds__(Threads, Lines == LINE_AHEAD ? AHEAD_THREADS / Threads : GR_BLOCKS) reduce_rows(
+__global__ void __launch_bounds__(Threads, RESIDENT<Op, V, Threads, Items, Lines>) reduce_rows(
     const __grid_constant__ TaskOf<Op, Chunks> task) {
     for (u64 work = blockIdx.x; work < task.rows * task.splits; work += gridDim.x) {
         const u64 row = task.over_splits(work), split = work - row * task.splits;
