@@ -189,7 +189,9 @@ RAISED = {
 
 
 SORTED = [
-    (op, t, way) for op, t in (("var", "f4"), ("argmax", "f8"), ("sum", "f8")) for way in ("rising", "one", "mixed")
+    (op, t, way)
+    for op, t in (("var", "f4"), ("argmax", "f8"), ("sum", "f8"), ("prod", "f4"), ("kurtosis", "f4"), ("skew", "i1"))
+    for way in ("rising", "one", "mixed")
 ]
 MANY_TILES = {**METHODS[plans.TILES], "TILE_ITEMS": (16,), "TILE_BLOCKS": 1}
 JOINED, SIDES = ("sum", "var", "nanargmax"), (1, 1 << 16)  # by a thread a cell, and by a warp

@@ -57,6 +57,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "whole line": (partial_of("sum", "f8", "line"),),
     "rows": (partial_of("sum", "f8", "long rows"), partial_of("sum", "i4", "rows with edges", seed=1)),
     "rounds": (partial_of("sum", "f8", "more rows than blocks"),),
+    "long lines": (partial_of("sum", "f8", "long lines"), partial_of("argmax", "f4", "rows of another order")),
     "short rows": (
         *(partial_of(name, "f4", "few short rows") for name in ("sum", "mean")),
         partial_of("var", "f8", "few short rows", seed=1),
@@ -118,6 +119,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         partial_of("argmax", "f4", "columns inside", seed=1),
         *(partial_of(name, "f8", "columns") for name in ("var", "skew")),
     ),
+    "wide columns": (partial_of("sum", "u1", "short columns inside", seed=1),),
     "short columns": tuple(
         partial_of(name, dtype, f"short columns{where}", seed=1)
         for name, dtype in (("max", "u1"), ("sum", "f4"))
@@ -182,6 +184,7 @@ def line(op: str, dtype: str, length: int, groups: int, runs: bool = False) -> C
         bound, _, labels = bins.labelled(op, dtype, (length,), (0,), groups, True)
         if runs:
             labels[:1152], labels[1152:2200] = 1, 3  # a warp has a load of one group, and then one of another
+            labels[2200:] = np.arange(length - 2200) % 4  # and then lanes alike, each of several groups
         x = np.random.default_rng(9).normal(size=length).astype(dtype)
         return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels, (0,)
 
@@ -217,6 +220,8 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         by_groups(line("var", "f4", 3000, 5, runs=True), **bins.MANY_TILES),
         by_groups(line("var", "f4", 3000, 5, runs=True), **bins.METHODS["tiles"], TILE_BLOCKS=1),
         by_groups(line("var", "f4", 700, 90), **bins.METHODS["tiles"]),
+        by_groups(line("var", "f4", 700, 300), **bins.METHODS["tiles"]),
+        by_groups(line("kurtosis", "f4", 3000, 5), **bins.MANY_TILES),
     ),
     "positions in tiles": (by_groups(line("argmax", "c8", 3000, 5, runs=True), **bins.MANY_TILES),),
     "sorted": (by_groups(line("var", "f4", 1500, 90), **bins.LINES), by_groups(line("var", "f4", 1500, 127), **SORTED)),
@@ -381,9 +386,19 @@ MUTANTS = [
     # rows
     Mutant("head of the line forgotten", "line", "absorb_edges(", "line.phase != 0", "false"),
     Mutant("tail of the line forgotten", "line", "absorb_edges(", "whole.end >= whole.first", "false"),
-    Mutant("edges taken in by every subwarp", "line", "absorb_lines(", "&& subwarp == 0"),
-    Mutant("tile past the last whole slot", "line", "absorb_lines(", "<= whole.end)", "<= whole.end + Lanes * Items)"),
-    Mutant("slot past the last whole one", "line", "absorb_lines(", "+ lane, whole.end)", "+ lane, whole.end + 1)", 1),
+    Mutant("edges taken in by every subwarp", "line", "absorb_line(", "if (subwarp == 0) "),
+    Mutant("tile past the last whole slot", "line", "absorb_line(", "<= whole.end)", "<= whole.end + Lanes * Items)"),
+    Mutant(
+        "slot past the last whole one",
+        "line",
+        "absorb_line(",
+        ", slot, whole.end);\n            absorb_part<Op, V, Lanes>(acc, pack, task, line, slot, whole.end)",
+        ", slot, whole.end + 1);\n            absorb_part<Op, V, Lanes>(acc, pack, task, line, slot, whole.end + 1)",
+    ),
+    Mutant("edges taken in by every tile", "long lines", "absorb_lines(", "if (at.number == 0) "),
+    Mutant("a tile past its line", "long lines", "absorb_lines(", "<= end;", "<= end + Lanes * Items;"),
+    Mutant("tiles of one line alone", "long lines", "absorb_lines(", "if (tile < tiles) at =", "if (false) at ="),
+    Mutant("positions in the next tile's line", "long lines", "absorb_lines(", "> line = at.line", ">& line = at.line"),
     Mutant("tiles left out", "line", "absorb_whole_tiles(", "step = subwarps *", "step = (subwarps + 1) *"),
     Mutant(
         "a tile used before it is loaded",
@@ -418,10 +433,10 @@ MUTANTS = [
         "(each[at], each[at + gap * Columns])",
         "(each[at + gap * Columns], each[at])",
     ),
-    Mutant("barrier dropped between ranges", "columns", "fold_tile(", BARRIER),
-    Mutant("a range of splits forgotten", "columns", "fold_tile(", "range = 1;", "range = 2;"),
     Mutant("splits left over", "columns", "fold_tile(", "splits + ranges - 1", "splits"),
-    Mutant("tiles past the last column", "order", "write_tile(", "if (x >= task.rows * task.slots) continue;"),
+    Mutant("ranges of splits forgotten", "columns", "fold_tile(", "Threads, ranges>", "Threads, 1>"),
+    Mutant("tiles past the last column", "order", "write_tile(", "if (x >= task.rows * task.slots) return;"),
+    Mutant("columns of one row alone", "wide columns", "write_tile(", "columns <= Threads || q >= end", "end == 0"),
     Mutant("columns outside the line", "columns", "write_tile(", "if (c < 0 || c >= (i64)task.length) continue;"),
     Mutant("cells behind a line", "short columns", "write_columns(", " && first + j < end"),
     Mutant("cells before a line", "short columns", "write_columns(", "first + j >= 0 && "),
@@ -590,14 +605,18 @@ MUTANTS = [
     Mutant("lanes look before others are there", "tiles", "rank(u32", "__syncwarp();"),
     Mutant("a count is raised before others read it", "tiles", "rank(u32", "__syncwarp();", nth=1),
     Mutant("elements of a warp counted once", "tiles", "rank(u32", "there + __popc(peers)", "there + 1"),
-    Mutant("warps' elements of a group in one place", "tiles", "void count()", "*count = (u16)total;", "*count = 0;"),
-    Mutant("groups begin where others do", "tiles", "void count()", "begin += total;"),
+    Mutant("warps' elements of a group in one place", "tiles", "void count()", "at.add(mine[w]);"),
+    Mutant("groups begin where others do", "tiles", "Quad before(", "begin + (low & 0xffff)", "begin"),
+    Mutant("four groups begin where others do", "tiles", "void count()", "begin += number.sum();"),
     Mutant("barrier dropped before places are found", "tiles", "void count()", BARRIER),
     # tiles
     Mutant("each run in the place of the one before", "tiles", "void end_run(", "ranks.warp]++", "ranks.warp]"),
     Mutant("runs of one warp alone", "tiles", "void take(Index", "w < Warps;", "w < 1;"),
-    Mutant("the last run forgotten", "tiles", "bins_tiles(", "if (run < split.groups) split.end_run(run, acc);", nth=1),
-    Mutant("a run goes on in another group", "tiles", "bins_tiles(", "acc = Op::start();", nth=1),
+    Mutant("runs forgotten", "tiles", "bins_tiles(", "if (run < split.groups) split.end_run(run, acc);"),
+    Mutant("a run goes on in another group", "tiles", "bins_tiles(", " || at[i][0] >> 16 != run"),
+    Mutant("a run of lanes that begin alike", "tiles", "bins_tiles(", "alike && at[i][j] == at[i][0]", "true"),
+    Mutant("a tile without what was before it", "tiles", "begin(const Moments4& before)", "resumed(before)", "{}"),
+    Mutant("power sums about nothing", "tiles", "resumed(", "{state.mean,", "{0,"),
     Mutant("runs are forgotten before others read them", "tiles", "bins_tiles(", "split.ranks.clear();", FORGET_RUNS),
     Mutant(
         "one piece has all of a group", "tiles", "void take(Index", "from + Piece < end ? from + Piece : end", "end"
@@ -608,10 +627,8 @@ MUTANTS = [
     Mutant("barrier dropped before the first tile", "tiles", "bins_tiles(", BARRIER),
     Mutant("barrier dropped before a tile is taken in", "tiles", "bins_tiles(", BARRIER, nth=2),
     Mutant("positions of elements mixed", "positions in tiles", "void put(", "(u16)place", "(u16)at"),
-    Mutant("positions in runs without the tile's", "positions in tiles", "bins_tiles(", "begin * V + place", "place"),
-    Mutant(
-        "positions in tiles without the tile's", "positions in tiles", "bins_tiles(", "begin * V + place", "place", 1
-    ),
+    Mutant("positions in runs without the tile's", "positions in tiles", "bins_tiles(", "(begin + first", "(first"),
+    Mutant("positions in tiles without the tile's", "positions in tiles", "bins_tiles(", "begin * V + place", "place"),
     # sort
     Mutant("a warp of one digit counted as an element", "runs sorted", "count_digits(", "32u);", "1u);"),
     Mutant("barrier dropped before digits are counted", "sorted", "count_digits(", BARRIER),

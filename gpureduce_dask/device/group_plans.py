@@ -328,8 +328,14 @@ def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
     """Of shared memory: a Split of kernels/bins/tiles.cuh."""
     tile, warps_a_block = THREADS * items, THREADS // 32
     states = (rows.groups + tile // TILE_PIECE + warps_a_block * items) * op.state_bytes
-    numbers = tile * bool(rows.steps) + 3 * warps_a_block * (rows.groups + 1) + rows.groups + 1
-    return states + tile * _in_bytes(op) + 2 * numbers + 4 * warps_a_block * (items + 2) + 3 * 16
+    places = 2 * tile * bool(rows.steps)
+    return states + tile * _in_bytes(op) + places + _rank_bytes(rows.groups) + 4 * warps_a_block * (items + 1) + 2 * 16
+
+
+def _rank_bytes(groups: int) -> int:
+    """Of shared memory: Ranks of kernels/bins/rank.cuh."""
+    warps_a_block = THREADS // 32
+    return 8 * (warps_a_block + 1) * (groups // 4 + 1) + 4 * warps_a_block * (groups + 2) + 2 * 16
 
 
 def _loads(rows: Rows, op: Operator) -> int:
@@ -524,9 +530,7 @@ def _digits(rows: Rows) -> tuple[int, int]:
 
 def _sort_bytes(digits: int, items: int) -> int:
     """Of shared memory: a TileMemory of kernels/bins/sort.cuh."""
-    warps_a_block = THREADS // 32
-    ranks = 2 * (warps_a_block * (digits + 1) + digits + 1) + 4 * warps_a_block * (digits + 2) + 2 * 16
-    return 8 * THREADS * items + 4 * digits + 16 + ranks
+    return 8 * THREADS * items + 4 * digits + _rank_bytes(digits)
 
 
 def sorting_block(rows: Rows) -> Launch:

@@ -3,9 +3,33 @@
 #pragma once
 #include "../core/shared.cuh"
 #include "../core/state.cuh"
+#include "../monoid/moments.cuh"
 #include "../warp/reduce.cuh"
 #include "elements.cuh"
 #include "rank.cuh"
+
+// What takes a few elements in behind a state. Where a running value is a state, or begins from one, no two states are merged,
+// which takes as long as to take in the elements that a group has in a tile.
+template <class Op, class Acc> struct Behind {
+    typedef Op Fold;
+    typedef typename Op::State State;
+    static GR_HD Acc begin(const State&) { return Op::start(); }
+    static GR_HD State end(const State& before, const Acc& acc) { return Op::combine(before, Op::settle(acc)); }
+};
+template <class Op> struct Behind<Op, typename Op::State> {
+    typedef Op Fold;
+    typedef typename Op::State State;
+    static GR_HD State begin(const State& before) { return before; }
+    static GR_HD State end(const State&, const State& acc) { return acc; }
+};
+template <class T> struct BehindMoments {
+    typedef PivotMoments<T, 4, false, Moments4> Fold;
+    static GR_HD PowerSums<4> begin(const Moments4& before) { return resumed(before); }
+    static GR_HD Moments4 end(const Moments4&, const PowerSums<4>& acc) { return Fold::settle(acc); }
+};
+template <class T, class Acc> struct Behind<Skewness<T>, Acc> : BehindMoments<T> {};
+template <class T, class Acc> struct Behind<Kurtosis<T>, Acc> : BehindMoments<T> {};
+template <class T, class Acc> struct Behind<CentralMoment<T>, Acc> : BehindMoments<T> {};
 
 // A tile of Tile elements in shared memory, by group, and the states of all groups; so many warps work on it. A thread
 // takes Piece elements of a group, at most: where groups have more, others help. Where all lanes of a warp have elements of
@@ -13,6 +37,8 @@
 template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
     typedef typename Op::State State;
     typedef typename Op::In In;
+    typedef Behind<Op, typename Op::Acc> Elements;
+    typedef typename Elements::Fold Fold;
     static const int more = Tile / Piece;         // pieces of groups behind their first, at most
     static const int runs = Tile / (32 * Warps);  // of a warp, at most
     const u32 groups;
@@ -28,8 +54,8 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
           run_groups((u32*)aligned_behind(places + (Indexed ? Tile : 0))), run_number(run_groups + Warps * runs),
           ranks(number, aligned_behind(run_number + Warps)) {}
 
+    // What is in no group goes behind all that is in one.
     GR_HD void put(const In& x, u32 group, u32 rank, u32 place) const {
-        if (group >= groups) return;
         const u32 at = ranks.place(group, rank);
         elements[at] = x;
         if (Indexed) places[at] = (u16)place;
@@ -42,17 +68,17 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
         run_states[at] = state;
         run_groups[at] = group;
     }
-    template <class Index> GR_HD State fold(u32 from, u32 to, Index index) const {
-        typename Op::Acc acc = Op::start();
-        for (u32 i = from; i < to; i++) Op::absorb(acc, elements[i], Indexed ? index(places[i]) : 0);
-        return Op::settle(acc);
+    template <class Index> GR_HD State fold(const State& before, u32 from, u32 to, Index index) const {
+        auto acc = Elements::begin(before);
+        for (u32 i = from; i < to; i++) Fold::absorb(acc, elements[i], Indexed ? index(places[i]) : 0);
+        return Elements::end(before, acc);
     }
     // All threads call behind a barrier: takes all elements into the states. One barrier.
     template <class Index> GR_HD void take(Index index) const {
         const u16* const begins = ranks.begins;
         for (u32 k = threadIdx.x; k < groups; k += 32 * Warps) {
             const u32 from = begins[k], end = begins[k + 1], to = from + Piece < end ? from + Piece : end;
-            if (from < to) states[k] = Op::combine(states[k], fold(from, to, index));
+            if (from < to) states[k] = fold(states[k], from, to, index);
         }
         for (u32 e = threadIdx.x; e < begins[groups] / Piece; e += 32 * Warps) {
             u32 low = 0, high = groups;  // pieces behind low's first are numbered from no more than e, high's from more
@@ -62,7 +88,7 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
                 else high = middle;
             }
             const u32 from = begins[low] + (e - begins[low] / Piece + 1) * Piece, end = begins[low + 1];
-            if (from < end) extra[e] = fold(from, from + Piece < end ? from + Piece : end, index);
+            if (from < end) extra[e] = fold(Op::identity(), from, from + Piece < end ? from + Piece : end, index);
         }
         __syncthreads();
         for (u32 k = threadIdx.x; k < groups; k += 32 * Warps) {
@@ -105,40 +131,44 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 3) bins_tiles
         for (int i = 0; i < Loads; i++)
             if (begin + first + i * 32 < share.last) packs[i] = share.elements(begin + first + i * 32);
         split.ranks.clear();
-        u32 together = 0;  // a bit for each step in which all lanes are of one group
+        u32 together = 0;  // a bit for each load of which all lanes' elements are of one group, or of none
+#pragma unroll
+        for (int i = 0; i < Loads; i++) {
+            bool alike = true;
+#pragma unroll
+            for (int j = 1; j < V; j++) alike = alike && at[i][j] == at[i][0];
+            if (are_together(alike ? at[i][0] >> 16 : split.groups + 1 + split.ranks.lane)) {
+                together |= 1u << i;
+            } else {
+#pragma unroll
+                for (int j = 0; j < V; j++) at[i][j] |= split.ranks.rank(at[i][j] >> 16, false);
+            }
+        }
+        __syncthreads();
+        split.ranks.count();
+        if (split.ranks.lane == 0) split.run_number[split.ranks.warp] = 0;  // behind a barrier: others have read them
 #pragma unroll
         for (int i = 0; i < Loads; i++)
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const u32 group = at[i][j] >> 16;
-                if (are_together(group) && group < split.groups) together |= 1u << (i * V + j);
-                else at[i][j] |= split.ranks.rank(group, false);
-            }
-        __syncthreads();
-        split.ranks.count();
-        if (split.ranks.lane == 0) split.run_number[split.ranks.warp] = 0;  // behind a barrier: others have read those of the last tile
-        u32 run = split.groups;
-        typename Op::Acc acc = Op::start();
+            for (int j = 0; j < V; j++)
+                if (begin + first + i * 32 < share.last && !(together >> i & 1))
+                    split.put(packs[i].at[j], at[i][j] >> 16, at[i][j] & 0xffff, (first + i * 32) * V + j);
+        while (together != 0) {  // a run for each group
+            u32 run = 0;
+            typename Op::Acc acc = Op::start();
 #pragma unroll
-        for (int i = 0; i < Loads; i++) {
-            const Pack<In, V>& x = packs[i];
-            const bool is_there = begin + first + i * 32 < share.last;
+            for (int i = Loads - 1; i >= 0; i--) run = together >> i & 1 ? at[i][0] >> 16 : run;
 #pragma unroll
-            for (int j = 0; j < V; j++) {
-                const u32 group = at[i][j] >> 16, place = (first + i * 32) * V + j;
-                if (together >> (i * V + j) & 1) {
-                    if (group != run) {
-                        if (run < split.groups) split.end_run(run, acc);
-                        run = group;
-                        acc = Op::start();
-                    }
-                    Op::absorb(acc, x.at[j], position_of<Indexed>(task, begin * V + place));
-                } else if (is_there) {
-                    split.put(x.at[j], group, at[i][j] & 0xffff, place);
-                }
+            for (int i = 0; i < Loads; i++) {
+                if (!(together >> i & 1) || at[i][0] >> 16 != run) continue;
+                together &= ~(1u << i);
+                if (run == split.groups) continue;
+#pragma unroll
+                for (int j = 0; j < V; j++)
+                    Op::absorb(acc, packs[i].at[j], position_of<Indexed>(task, (begin + first + i * 32) * V + j));
             }
+            if (run < split.groups) split.end_run(run, acc);
         }
-        if (run < split.groups) split.end_run(run, acc);
         __syncthreads();
         split.take([&](u32 place) { return position_of<Indexed>(task, begin * V + place); });
     }

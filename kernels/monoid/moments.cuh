@@ -71,6 +71,9 @@ template <class M> GR_HD Moments4 settle_powers(const PowerSums<4>& acc) {
     return {n, acc.count ? acc.pivot + d : 0, m2 < 0 ? 0 : m2, m3, m4 < 0 ? 0 : m4};
 }
 
+// Power sums that go on from a state: about its mean, from which deviations add up to nothing.
+GR_HD PowerSums<4> resumed(const Moments4& state) { return {state.mean, {0, state.m2, state.m3, state.m4}, (u32)state.count}; }
+
 template <class M> GR_HD Moments2<M> merge(Moments2<M> a, Moments2<M> b) {
     if (a.count == 0) return b;
     if (b.count == 0) return a;
