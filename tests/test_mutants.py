@@ -57,7 +57,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "whole line": (partial_of("sum", "f8", "line"),),
     "rows": (partial_of("sum", "f8", "long rows"), partial_of("sum", "i4", "rows with edges", seed=1)),
     "rounds": (partial_of("sum", "f8", "more rows than blocks"),),
-    "long lines": (partial_of("sum", "f8", "long lines"), partial_of("argmax", "f4", "rows of another order")),
+    "long lines": (partial_of("sum", "f8", "long lines"), partial_of("argmax", "u1", "rows of another order")),
     "short rows": (
         *(partial_of(name, "f4", "few short rows") for name in ("sum", "mean")),
         partial_of("var", "f8", "few short rows", seed=1),
