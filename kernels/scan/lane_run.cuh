@@ -85,11 +85,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     GR_HD Value start_or_none(u64 line) const { return line < task.lines ? start_of(line) : Op::identity(); }
 
     // A pack in the order of the scan, or back in the order of memory.
-    template <class T> static GR_HD Pack<T, V> in_scan_order(const Pack<T, V>& pack) {
-        Pack<T, V> other;
-        unrolled<V>([&](int i) { other.at[scan_index(i)] = pack.at[i]; });
-        return other;
-    }
+    template <class T> static GR_HD Pack<T, V> in_scan_order(const Pack<T, V>& pack) { return turned<Reverse>(pack); }
     // How elements from one of an index on are scanned behind `value`.
     GR_HD By scan_from(const Value& value, i64 index) const {
         By by(value, task.option);

@@ -11,8 +11,14 @@ struct NoPackScan { static const bool exists = false; };
 template <class Op, class Emit, int V> struct PackScanOf { typedef NoPackScan type; };
 template <class Op, class Emit, int V> using PackScan = typename PackScanOf<Op, Emit, V>::type;
 
-// The same element by element, with Reverse from a pack's last one on.
-template <class Op, class Emit, bool Exclusive, bool Reverse = false> struct ElementwiseScan {
+// The elements in the other order, where that is so.
+template <bool Turns, class T, int V> GR_HD Pack<T, V> turned(const Pack<T, V>& pack) {
+    Pack<T, V> other;
+    unrolled<V>([&](int i) { other.at[Turns ? V - 1 - i : i] = pack.at[i]; });
+    return other;
+}
+// The same element by element.
+template <class Op, class Emit, bool Exclusive> struct ElementwiseScan {
     typename Op::State state;
     const f64* option;
     i64 index, step;  // of the next element, where states keep positions
@@ -21,11 +27,8 @@ template <class Op, class Emit, bool Exclusive, bool Reverse = false> struct Ele
     GR_HD void begin_at(i64 first, i64 next) { index = first, step = next; }
     GR_HD typename Op::State now() const { return state; }
     template <int V> GR_HD void run(const Pack<typename Op::In, V>& from, Pack<typename Emit::Out, V>& to) {
-#pragma unroll
-        for (int i = 0; i < V; i++, index += step) {
-            const int j = Reverse ? V - 1 - i : i;
-            to.at[j] = scan_one<Op, Emit, Exclusive>(state, from.at[j], option, index);
-        }
+        unrolled<V>([&](int i) { to.at[i] = scan_one<Op, Emit, Exclusive>(state, from.at[i], option, index + i * step); });
+        index += V * step;
     }
 };
 

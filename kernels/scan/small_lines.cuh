@@ -111,8 +111,8 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     // Elements that are taken at once while their line goes on: a pack, or single ones.
     static const int N = V > 1 ? V : 4;
     typedef PackScan<Op, Emit, N> Packs;
-    static const bool by_packs = !Exclusive && !Reverse && Packs::exists && !ShiftedPowerSums<Op>::skips;
-    typedef typename Conditional<by_packs, Packs, ElementwiseScan<Op, Emit, Exclusive, Reverse>>::type By;
+    static const bool by_packs = !Exclusive && Packs::exists && !ShiftedPowerSums<Op>::skips;
+    typedef typename Conditional<by_packs, Packs, ElementwiseScan<Op, Emit, Exclusive>>::type By;
     // This lane's elements from one on.
     template <int Count> GR_HD Pack<In, Count> take(u32 stage, u32 at) const {
         Pack<In, Count> from;
@@ -134,10 +134,9 @@ template <class Op, class Emit, int Warps, int V, bool Exclusive, bool Reverse> 
     }
     // Takes N elements of a line that does not end before the last of them: no checks in between.
     GR_HD void take_on(Walk& walk, By& by, u32 stage, u32 place) const {
-        const Pack<In, N> from = take<N>(stage, place);
         Pack<Out, N> to;
-        by.run(from, to);
-        put<N>(stage, place, to);
+        by.run(turned<Reverse>(take<N>(stage, place)), to);
+        put<N>(stage, place, turned<Reverse>(to));
         walk.left -= N;
     }
     // Takes V elements, and after each calls `end` with whether its line ends there.
