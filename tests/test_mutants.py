@@ -611,7 +611,9 @@ MUTANTS = [
     Mutant("barrier dropped before places are found", "tiles", "void count()", BARRIER),
     # tiles
     Mutant("each run in the place of the one before", "tiles", "void end_run(", "ranks.warp]++", "ranks.warp]"),
-    Mutant("runs of one warp alone", "tiles", "void take(Index", "w < Warps;", "w < 1;"),
+    Mutant("runs not told of", "tiles", "void end_run(", "*has_more = 1;"),
+    Mutant("pieces behind the first not told of", "tiles", "void take(Index", "if (to < end) *has_more = 1;"),
+    Mutant("runs of one warp alone", "tiles", "void take_more(Index", "w < Warps;", "w < 1;"),
     Mutant("runs forgotten", "tiles", "bins_tiles(", "if (run < split.groups) split.end_run(run, acc);"),
     Mutant("a run goes on in another group", "tiles", "bins_tiles(", " || at[i][0] >> 16 != run"),
     Mutant("a run of lanes that begin alike", "tiles", "bins_tiles(", "alike && at[i][j] == at[i][0]", "true"),
@@ -621,9 +623,11 @@ MUTANTS = [
     Mutant(
         "one piece has all of a group", "tiles", "void take(Index", "from + Piece < end ? from + Piece : end", "end"
     ),
-    Mutant("pieces behind the first left out", "tiles", "void take(Index", "+ Piece - 1) / Piece", ") / Piece"),
-    Mutant("the first piece once more", "tiles", "void take(Index", "begins[low] / Piece + 1)", "begins[low] / Piece)"),
-    Mutant("barrier dropped before pieces are joined", "tiles", "void take(Index", BARRIER),
+    Mutant("pieces behind the first left out", "tiles", "void take_more(Index", "+ Piece - 1) / Piece", ") / Piece"),
+    Mutant(
+        "the first piece once more", "tiles", "void take_more(Index", "begins[low] / Piece + 1)", "begins[low] / Piece)"
+    ),
+    Mutant("barrier dropped before pieces are joined", "tiles", "void take_more(Index", BARRIER),
     Mutant("barrier dropped before the first tile", "tiles", "bins_tiles(", BARRIER),
     Mutant("barrier dropped before a tile is taken in", "tiles", "bins_tiles(", BARRIER, nth=2),
     Mutant("positions of elements mixed", "positions in tiles", "void put(", "(u16)place", "(u16)at"),

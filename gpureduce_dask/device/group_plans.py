@@ -328,8 +328,8 @@ def _tile_bytes(op: Operator, rows: Rows, items: int) -> int:
     """Of shared memory: a Split of kernels/bins/tiles.cuh."""
     tile, warps_a_block = THREADS * items, THREADS // 32
     states = (rows.groups + tile // TILE_PIECE + warps_a_block * items) * op.state_bytes
-    places = 2 * tile * bool(rows.steps)
-    return states + tile * _in_bytes(op) + places + _rank_bytes(rows.groups) + 4 * warps_a_block * (items + 1) + 2 * 16
+    places, runs = 2 * tile * bool(rows.steps), 4 * (warps_a_block * (items + 1) + 1)
+    return states + tile * _in_bytes(op) + places + runs + _rank_bytes(rows.groups) + 2 * 16
 
 
 def _rank_bytes(groups: int) -> int:

@@ -45,14 +45,14 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
     State *const states, *const extra, *const run_states;
     In* const elements;
     u16* const places;  // of elements in the tile
-    u32 *const run_groups, *const run_number;
+    u32 *const run_groups, *const run_number, *const has_more;  // the last: whether there are runs, or pieces behind the first
     const Ranks<Warps> ranks;
 
     GR_HD Split(u32 number)
         : groups(number), states((State*)GR_SHARED), extra(states + number), run_states(extra + more),
           elements((In*)aligned_behind(run_states + Warps * runs)), places((u16*)aligned_behind(elements + Tile)),
           run_groups((u32*)aligned_behind(places + (Indexed ? Tile : 0))), run_number(run_groups + Warps * runs),
-          ranks(number, aligned_behind(run_number + Warps)) {}
+          has_more(run_number + Warps), ranks(number, aligned_behind(has_more + 1)) {}
 
     // What is in no group goes behind all that is in one.
     GR_HD void put(const In& x, u32 group, u32 rank, u32 place) const {
@@ -67,19 +67,27 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
         const u32 at = ranks.warp * runs + run_number[ranks.warp]++;
         run_states[at] = state;
         run_groups[at] = group;
+        *has_more = 1;
     }
     template <class Index> GR_HD State fold(const State& before, u32 from, u32 to, Index index) const {
         auto acc = Elements::begin(before);
         for (u32 i = from; i < to; i++) Fold::absorb(acc, elements[i], Indexed ? index(places[i]) : 0);
         return Elements::end(before, acc);
     }
-    // All threads call behind a barrier: takes all elements into the states. One barrier.
+    // All threads call behind a barrier: takes all elements into the states. A barrier, or two.
     template <class Index> GR_HD void take(Index index) const {
         const u16* const begins = ranks.begins;
         for (u32 k = threadIdx.x; k < groups; k += 32 * Warps) {
             const u32 from = begins[k], end = begins[k + 1], to = from + Piece < end ? from + Piece : end;
             if (from < to) states[k] = fold(states[k], from, to, index);
+            if (to < end) *has_more = 1;
         }
+        __syncthreads();
+        if (*has_more) take_more(index);
+    }
+    // What is left: pieces of groups behind their first, and runs.
+    template <class Index> GR_HD void take_more(Index index) const {
+        const u16* const begins = ranks.begins;
         for (u32 e = threadIdx.x; e < begins[groups] / Piece; e += 32 * Warps) {
             u32 low = 0, high = groups;  // pieces behind low's first are numbered from no more than e, high's from more
             while (high - low > 1) {
@@ -145,8 +153,9 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 3) bins_tiles
             }
         }
         __syncthreads();
+        if (split.ranks.lane == 0) split.run_number[split.ranks.warp] = 0;  // behind a barrier: others have read the last tile's
+        if (threadIdx.x == 0) *split.has_more = 0;
         split.ranks.count();
-        if (split.ranks.lane == 0) split.run_number[split.ranks.warp] = 0;  // behind a barrier: others have read them
 #pragma unroll
         for (int i = 0; i < Loads; i++)
 #pragma unroll
