@@ -289,7 +289,8 @@ class ColumnPlanner(Planner):
         found = narrow = self._tiles_of(self._width(work, runs), work, runs, even, apart)
         least = max(2, 2 * CACHE_LINE // (self.vector * sum(self.op.itemsizes)), 4 * tuning.THREADS // runs + 1)
         if found.wide <= tuning.COLUMN_WIDTH and not self.crowded and self.read <= tuning.NARROW_TILES_READ:
-            while folded(narrow) > tuning.FOLDED_BYTES and narrow.wide >= least:
+            few = tuning.FOLDED_BYTES * max(1, self.read // tuning.FOLDED_OF)  # a smaller part of more
+            while folded(narrow) > few and narrow.wide >= least:
                 narrow = self._tiles_of(narrow.wide // 2, work, runs, even, apart)
         return narrow if folded(narrow) <= tuning.LONG_FOLD_BYTES else found
 
@@ -307,8 +308,11 @@ class ColumnPlanner(Planner):
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         warp_tiles = tiles * runs * apart * wide // (32 * items)
+        blocks = blocks_for(warp_tiles, most)
+        if op.core.startswith(MOMENTS) and items * vector * sum(op.itemsizes) < tuning.COLUMN_LOAD_BYTES:
+            blocks = max(blocks, min(warp_tiles * 32 // tuning.THREADS, 2 * tuning.FEW_BLOCKS, most))
         is_filled = apart == 1 and self._is_filled(work, runs, wide)
-        wanted = 1 if is_filled else -(-blocks_for(warp_tiles, most) // (tiles * apart))
+        wanted = 1 if is_filled else -(-blocks // (tiles * apart))
         most = max(1, runs // max(1, tall * items))
         splits = _even_splits(tiles, runs, vector, most) if self.crowded else balanced(tiles * apart, wanted, most)
         return Tiling(wide, tiles, items, max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart)

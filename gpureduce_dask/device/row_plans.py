@@ -201,7 +201,7 @@ class RowPlanner(Planner):
             effort = self._effort("staged rows", rows, *taken, nbytes=self.staged)
         else:
             work = work.but(tail=before)
-            taken = self.staged / word, word // self.op.itemsizes[0], 2, self.staged / CACHE_LINE, rows
+            taken = self.staged // word, word // self.op.itemsizes[0], 2, self.staged / CACHE_LINE, rows
             effort = self._effort("staged rows by words", blocks * tuning.THREADS, *taken, nbytes=self.staged)
         return [Launch(name, blocks, work, self._tile_bytes(work.slots), effort=effort)]
 

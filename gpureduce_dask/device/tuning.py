@@ -9,7 +9,9 @@ PAIR_BLOCKS = 1584  # for sums of two words: nansum float64 0.985 R, 8448: 0.967
 ROW_BLOCKS = 33792  # over rows of their own: float32, 1024 a row: argmax 0.95 R, a block a row 0.88; 32768 a row: 1.00
 GRID = 4224  # blocks that go round over many rows or cells
 FEW_BLOCKS = 264  # two an SM: below this, more blocks beat more work a block. Sum float32 of 64 MiB 0.84 R, 1056: 0.78;
-# var 0.76, 0.67; of 16 MiB 0.62, 0.50; (4096, 4096) down columns sum 0.80, 0.64, var 0.72, 0.51; of 256 MiB 0.94, 0.85
+# var 0.76, 0.67; of 16 MiB 0.62, 0.50; (4096, 4096) down columns sum 0.80, 0.64, var 0.72, 0.51; of 256 MiB 0.94, 0.85.
+# Moments whose threads have few bytes in flight have twice as many down columns: var of float32 and bfloat16 in strips
+# issued in 61 % of cycles, from two blocks an SM (not timed)
 TILES_PER_WARP = 16  # above that: sum float32 of 256 MiB 0.93 R, 4: 0.91; argmax 0.94, 0.89; max float16 0.95, 0.92
 ONE_WAVE = 1056  # blocks over columns that are never too many, however much they publish
 COLUMN_TILES = 264  # tiles as wide as a block, from which on no block goes down one: its fold costs more than rows do.
@@ -84,6 +86,7 @@ COLUMN_WIDTH = 32  # threads across a tile of columns where there are runs enoug
 # blocks fold; of LONG_FOLD_BYTES a launch of its own does. H200, any of uint64 (8192, 64) down columns by tiles of 32
 # threads 13.6 us, of 8 7.5; mean complex128 (65536, 64) 44, 24; (4096, 4096) alike.
 FOLDED_BYTES, LONG_FOLD_BYTES = 24 << 10, 64 << 10
+FOLDED_OF = 64 << 20  # bytes that are read, of so many of which FOLDED_BYTES are little; of more, as much more
 NARROW_TILES_READ = 256 << 20  # bytes, of which a fold is a part of the time; of more, narrow tiles were not timed
 STATES_A_READ = 32  # times as many bytes are read as those of states of lines end to end, at least
 MOST_APART = 2  # times as far apart as they are long, that such lines may be

@@ -129,8 +129,8 @@ GR_HD void fold_tile(const Partials& partials, u64 splits) {
     fold_down<Op, V, Columns, Threads, ranges>();
 }
 
-// Writes the tile's columns from shared memory: to the partials of this split, or to their cells. Most of a thread's are of one row,
-// whose place is looked up once.
+// Writes the tile's columns from shared memory: to the partials of this split, or to their cells. Most of a thread's are of one
+// row, whose place is looked up once.
 template <class Op, class Emit, int V, int Threads, int Wide, int Finish, bool Partial, int Chunks>
 GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     typedef typename Op::State State;
@@ -212,8 +212,9 @@ GR_HD void write_columns(Running& columns, const TaskT& task, const typename Tas
 }
 
 // Blocks that share an SM; 0 leaves it to the compiler. That makes room for one or two more, and begins to take in a batch when a
-// part of its loads is issued: it is told to leave room for all of them. A thread of four blocks has 64 registers, which hold 24 words
-// beside what else it needs, or 38 where all rows of a batch are taken together; one of five has 48, which hold 17 that are not.
+// part of its loads is issued: it is told to leave room for all of them. A thread of four blocks has 64 registers, which hold 24
+// words beside what else it needs, or 38 where all rows of a batch are taken together; one of five has 48, which hold 17 that are
+// not.
 template <class Op, int V, int Items, bool Even> struct Resident {
     typedef typename ColumnsFor<Op, V, Even && Op::commutative>::type Running;
     static const int size = Reader<typename Op::In>::size_a, load = V * size > 4 ? V * size : 4;

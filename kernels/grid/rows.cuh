@@ -272,8 +272,8 @@ GR_HD void absorb_row(typename Op::Acc& acc, const TaskT& task, const typename T
                                                               groups * (Group / lanes));
 }
 
-// Where loads run ahead, or the next tile is found while many are on their way, registers are kept to as many as let so many threads
-// share an SM: the blocks of a wave.
+// Where loads run ahead, or the next tile is found while many are on their way, registers are kept to as many as let so many
+// threads share an SM: the blocks of a wave.
 const int AHEAD_THREADS = 512;
 template <class Op, int V, int Threads, int Items, int Lines>
 constexpr int RESIDENT = Lines == LINE_AHEAD || (Lines == LONG_LINES && Items * V * Reader<typename Op::In>::size_a >= 128)

@@ -375,7 +375,11 @@ template <class T, int Order, int V> struct IntegerMomentColumns {
         }
         count += N;
     }
-    GR_HD auto settle(int j) { return settle_integers<Order>(powers[j], count); }
+    GR_HD auto settle(int j) {
+        typedef decltype(settle_integers<Order>(powers[j], count)) State;
+        if (count == 1) return State{1, powers[j].total() + NarrowInteger<T>::middle};  // of single rows nothing else is asked
+        return settle_integers<Order>(powers[j], count);
+    }
 };
 template <class T> struct IsFloat { static const bool yes = false; };
 template <> struct IsFloat<f32> { static const bool yes = true; };

@@ -192,7 +192,8 @@ template <class T, bool SkipNan, bool Root> struct Variance : MomentsOf<T, 2, Sk
     static const bool roots = Root;
     static GR_HD f64 spread(f64 variance) { return Root ? sqrt(variance) : variance; }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
-        return spread(variance(state.count, state.m2, option));
+        const f64 found = variance(state.count, state.m2, option);
+        return found != 0 ? spread(found) : found;  // whose root takes long
     }
 };
 template <class T, bool SkipNan> using Var = Variance<T, SkipNan, false>;
