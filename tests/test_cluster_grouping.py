@@ -772,3 +772,30 @@ def test_a_scheduler_that_is_started_anew():
             assert client.submit(int, pure=False).result(timeout=30) == 0
             del p, future
     client.close()
+
+
+def block_of_places(block_info=None):
+    about = block_info[None]
+    return np.full(about["chunk-shape"], about["chunk-location"][0] + 0.5)
+
+
+def unneeded(scheduler):
+    return [key for key, task in scheduler.tasks.items() if not task.dependents and not task.who_wants]
+
+
+def test_a_result_in_memory_is_asked_again_of_another_number_of_workers(monkeypatch):
+    """A scheduler keeps how it made a result: what another plan for it needs would stay there for good."""
+    monkeypatch.setattr(workers, "FRESH", 0.0)
+    x = da.map_blocks(block_of_places, chunks=((50,) * 16, (40,) * 4), dtype="f8", meta=np.empty((0, 0)))
+    with local_cluster(3, processes=False) as cluster, distributed.Client(cluster) as client:
+        held = client.persist(gr.mean(x, axis=1))
+        distributed.wait(held)
+        for count in (2, 5):
+            cluster.scale(count)
+            while len(cluster.scheduler.workers) != count:
+                time.sleep(0.05)
+            assert np.array_equal(gr.mean(x, axis=1).compute(), held.compute())
+        deadline = time.monotonic() + 5
+        while (left := unneeded(cluster.scheduler)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not left

@@ -249,9 +249,40 @@ def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
     them made just now: dask makes no task twice whose key it knows. None where the scheduler is not of this process,
     which is where dask optimises graphs for a cluster. Two schedulers are two clusters: what the wrong one has is a
     task more."""
-    known = [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
+    known = _tasks_here()
     names = {key[0] if isinstance(key, tuple) else key for tasks in known for key in tasks}
     if not any(name in names and not are_of_futures(layer) for name, layer in graph.layers.items()):
         return set()
     keys = (key for layer in graph.cull(wanted).layers.values() for key in layer.get_output_keys())
     return {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in known)}
+
+
+def as_scheduled(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
+    """The graph, in which what the scheduler of this process makes of other tasks than the graph does is made as the
+    scheduler has it. It keeps the tasks that it knows, of workers that were there then, and would keep for good what
+    those of the graph alone need."""
+    known = _tasks_here()
+    tasks = known[0] if len(known) == 1 else {}
+    others = {key for key, node in graph.items() if key in tasks and _needs(tasks[key]) not in (None, node.dependencies)}
+    outside = {need for node in graph.values() for need in node.dependencies if need not in graph}
+    found: dict[Any, Any] = {}
+    ahead = [*wanted] if others else []
+    while ahead:
+        key = ahead.pop()
+        if key in found or key in outside:
+            continue
+        node = graph.get(key) if key not in others else None
+        if node is None and (key not in tasks or (node := tasks[key].run_spec) is None):
+            return graph
+        found[key] = node
+        ahead.extend(node.dependencies)
+    return found or graph
+
+
+def _needs(task: Any) -> set[Any] | None:
+    """The keys that a scheduler's task needs; None where it does not know how the task is made."""
+    return None if task.run_spec is None else {each.key for each in [*task.dependencies]}
+
+
+def _tasks_here() -> list[Any]:
+    return [each.tasks for each in private.schedulers_here() if each.status.name == "running"]

@@ -63,7 +63,7 @@ class Optimize:
         # Each alias that fusion leaves would run as a task.
         low = private.resolve_aliases(low, wanted | known, users_of(low))
         low = finish_together(move_in_steps(low, wanted | known), wanted, known)
-        return {key: group_task.read_as_computed(node) for key, node in low.items()}
+        return workers.as_scheduled({key: group_task.read_as_computed(node) for key, node in low.items()}, wanted)
 
     def __reduce__(self) -> tuple[Any, ...]:
         import cloudpickle
