@@ -190,7 +190,10 @@ RAISED = {
 
 SORTED = [
     (op, t, way)
-    for op, t in (("var", "f4"), ("argmax", "f8"), ("sum", "f8"), ("prod", "f4"), ("kurtosis", "f4"), ("skew", "i1"))
+    for op, t in (
+        *(("var", "f4"), ("argmax", "f8"), ("sum", "f8"), ("prod", "f4"), ("prod", "u1"), ("nanprod", "f8")),
+        *(("prod", "c8"), ("kurtosis", "f4"), ("skew", "i1"), ("moments", "f8")),
+    )
     for way in ("rising", "one", "mixed")
 ]
 MANY_TILES = {**METHODS[plans.TILES], "TILE_ITEMS": (16,), "TILE_BLOCKS": 1}

@@ -71,7 +71,18 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
     }
     template <class Index> GR_HD State fold(const State& before, u32 from, u32 to, Index index) const {
         auto acc = Elements::begin(before);
-        for (u32 i = from; i < to; i++) Fold::absorb(acc, elements[i], Indexed ? index(places[i]) : 0);
+        u32 i = from;
+        if constexpr (!Indexed) {
+#pragma unroll 1
+            for (; i + 4 <= to; i += 4) {
+                Pack<In, 4> four;
+#pragma unroll
+                for (int j = 0; j < 4; j++) four.at[j] = elements[i + j];
+                Fold::absorb_pack(acc, four, 0, 0);
+            }
+        }
+#pragma unroll 1
+        for (; i < to; i++) Fold::absorb(acc, elements[i], Indexed ? index(places[i]) : 0);
         return Elements::end(before, acc);
     }
     // All threads call behind a barrier: takes all elements into the states. A barrier, or two.
