@@ -258,12 +258,15 @@ def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
 
 
 def as_scheduled(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
-    """The graph, in which what the scheduler of this process makes of other tasks than the graph does is made as the
+    """The graph, in which what a scheduler of this process makes of other tasks than the graph does is made as the
     scheduler has it. It keeps the tasks that it knows, of workers that were there then, and would keep for good what
-    those of the graph alone need."""
-    known = _tasks_here()
-    tasks = known[0] if len(known) == 1 else {}
-    others = {key for key, node in graph.items() if key in tasks and _needs(tasks[key]) not in (None, node.dependencies)}
+    those of the graph alone need. The graph has all that it needs still, whichever scheduler it is for."""
+    others: set[Any] = set()
+    for tasks in _tasks_here():
+        there = (key for key in graph if key in tasks)
+        others = {key for key in there if _needs(tasks[key]) not in (None, graph[key].dependencies)}
+        if others:
+            break
     outside = {need for node in graph.values() for need in node.dependencies if need not in graph}
     found: dict[Any, Any] = {}
     ahead = [*wanted] if others else []
