@@ -60,6 +60,19 @@ GR_HD void absorb_part(typename Op::Acc& acc, const Pack<typename Op::In, V> (&p
         if (slot + i * Lanes < end) Op::absorb_pack(acc, pack[i], index + i * gap, task.step_c);
 }
 
+// One lane's share of a tile: Items slots, Lanes apart, those below `end`. All loads are issued before the first use.
+template <class Op, int V, int Lanes, int Items, bool Bounded, class TaskT>
+GR_HD void absorb_tile(typename Op::Acc& acc, const TaskT& task, const Line<typename Op::In, V>& line, u64 slot, u64 end) {
+    Pack<typename Op::In, V> pack[Items];
+    if (!Bounded) {
+        load_tile<typename Op::In, V, Lanes>(pack, task, line, slot);
+        absorb_loaded<Op, V, Lanes>(acc, pack, task, line, slot);
+        return;
+    }
+    load_part<typename Op::In, V, Lanes>(pack, task, line, slot, end);
+    absorb_part<Op, V, Lanes>(acc, pack, task, line, slot, end);
+}
+
 // Takes one tile out of `subwarps` of the whole tiles of a line, from `tile` on. The loads of one are issued before the
 // one before it is used, so that there are some under way at any time. Returns the tile behind the last.
 template <class Op, int V, int Lanes, int Items, class TaskT>
@@ -85,26 +98,22 @@ GR_HD u64 absorb_whole_tiles(typename Op::Acc& acc, const TaskT& task, const Lin
     return (slot - whole.first) / (Lanes * Items);
 }
 
-// Tile by tile through a line of many slots. Sub-warp `subwarp`, of Lanes lanes, takes one tile out of `subwarps`. All loads of a
-// tile are issued before the first use.
+// Tile by tile through a line of many slots. Sub-warp `subwarp`, of Lanes lanes, takes one tile out of `subwarps`.
 template <class Op, int V, int Lanes, int Items, bool Ahead, class TaskT>
 GR_HD void absorb_line(typename Op::Acc& acc, const TaskT& task, const typename TaskT::Place& row, u64 subwarp, u64 subwarps) {
     typedef typename Op::In In;
+    const Base* base = &task.base[0];
     const u32 lane = threadIdx.x % Lanes;
-    const Line<In, V> line = first_line<In, V>(task, row, &task.base[0]);
+    const Line<In, V> line = first_line<In, V>(task, row, base);
     const Whole whole = whole_slots(line, task.length);
-    if (subwarp == 0) absorb_edges<Op, V>(acc, task, &task.base[0], line, lane, Lanes);
+    if (subwarp == 0) absorb_edges<Op, V>(acc, task, base, line, lane, Lanes);
     if (Ahead) subwarp = absorb_whole_tiles<Op, V, Lanes, Items>(acc, task, line, whole, subwarp, subwarps);
     for (u64 tile = subwarp; tile < task.tiles; tile += subwarps) {
-        const u64 slot = whole.first + tile * (Lanes * Items) + lane;
-        Pack<In, V> pack[Items];
-        if (!Ahead && slot - lane + Lanes * Items <= whole.end) {
-            load_tile<In, V, Lanes>(pack, task, line, slot);
-            absorb_loaded<Op, V, Lanes>(acc, pack, task, line, slot);
-        } else {
-            load_part<In, V, Lanes>(pack, task, line, slot, whole.end);
-            absorb_part<Op, V, Lanes>(acc, pack, task, line, slot, whole.end);
-        }
+        const u64 first = whole.first + tile * (Lanes * Items);
+        if (!Ahead && first + Lanes * Items <= whole.end)
+            absorb_tile<Op, V, Lanes, Items, false>(acc, task, line, first + lane, whole.end);
+        else
+            absorb_tile<Op, V, Lanes, Items, true>(acc, task, line, first + lane, whole.end);
     }
 }
 
