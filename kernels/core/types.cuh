@@ -85,9 +85,10 @@ GR_HD half to_half(f64 x) {
 
 GR_HD bfloat16 to_bfloat16(f64 x) {
 #if !defined(GR_EMULATED) && __CUDA_ARCH__ >= 800
-    // Cut off to binary32, with a bit that stands for all that is gone, and so no tie that was none.
+    // Cut off to binary32, with a bit that stands for all that is gone, and so no tie that was none. Whatever of the lower 44
+    // bits is kept lies below a tie as well: no conversion back is needed to tell.
     f32 cut = __double2float_rz(x);
-    cut = bit_cast<f32>(bit_cast<u32>(cut) | ((f64)cut != x));
+    cut = bit_cast<f32>(bit_cast<u32>(cut) | ((bit_cast<u64>(x) & 0xfffffffffffull) != 0));
     bfloat16 rounded;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded.bits) : "f"(cut));
     return rounded;
