@@ -31,7 +31,6 @@ SHAPES = (
     (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+>$)"), r"\1, 12, "),
     (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
     (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
-    (re.compile(r"(.*\b(?:[iu](?:8|16)|boolean|half|bfloat16)\b.*), \d+, (?=4, \d+, \w+, \w+, \w+>$)"), r"\1, 16, "),
     # of large states
     (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[46], (?=1, 1, )"), r"\1, 8, "),
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),

@@ -26,7 +26,6 @@ MANY_IN_SEGMENTS = 4224  # columns, of which a lane takes two, of sums in segmen
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
 WARPS = (16, 10, 6, 4)
 WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
-WARPS_OF_NARROW = (24, *WARPS)  # of four columns a lane, of few bytes, for which as many look back as scanned with 16
 # Of large states, which take registers: nanvar of uint32 down (1082400, 31) with 16, 10 and 6 450, 287 and 248 us.
 LARGE_STATE_BYTES, WARPS_OF_LARGE = 32, WARPS[1:]
 FEWEST = 4  # rows of a lane
@@ -116,7 +115,6 @@ def column_strips(scan: Scan) -> Tiling | None:
         return None
     strips = Strips(scan, *_columns_of_lane(scan))
     shapes: tuple[int, ...] = WARPS if strips.lane_columns > 1 or strips.is_anchored else WARPS_OF_MANY
-    shapes = WARPS_OF_NARROW if strips.lane_columns >= MOST_STRIDED and scan.sizes[0] < 4 else shapes
     shapes = shapes if scan.op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
     look_back_warps = WRITE_DELAY * strips.lane_columns
     found = (_tiling(strips, n - look_back_warps, look_back_warps) for n in shapes if n > look_back_warps + 1)

@@ -12,7 +12,7 @@ from .layout import Dim
 from .scan_task import ENTRY, LANES, PACK, Operator, Scan, Tiling, power_of_two
 from .task import div_words, packed, walk_words
 
-LANE_SHARES, STAGED_SHARES = 2, 3  # of a warp in shared memory, of lines of a lane and of others
+LANE_SHARES = 2  # of a warp in shared memory (kernels/scan/small_lines.cuh)
 # Lines one after another. H200, CUDA 13.0, 4 GiB, 2026-11, sums of float32, by whole lines and in tiles: (n, 3) 1.00
 # and 0.59, (n, 32) 1.00 and 0.76, (n, 64) 0.97 and 0.76, (n, 100) 0.95 and 0.76; with 16 and with 32 warps at most,
 # maxima of uint8 (n, 32) 0.84 and 0.99, sums of float16 (n, 17) 0.63 and 0.80.
@@ -104,6 +104,7 @@ def rows_per_batch(op: Operator, length: int, most: int) -> int:
     return min(power_of_two(most), 1 << (length - 1).bit_length())
 
 
+STAGED_SHARES = 3  # of a warp in shared memory (kernels/scan/warp_share.cuh)
 # H200, CUDA 13.0, 4 GiB, 2026-11, in tiles and by sub-warps: sums of float32 (n, 200) 0.81 and 0.95, (n, 1000) 0.91 and
 # 0.96, [:, 1:-1] of (n, 514) 0.62 and 0.89, of float64 (n, 100) 0.70 and 0.95, of float16 (n, 256) 0.57 and 0.87; but
 # odd lines of float32, element by element, (n, 1023) 0.97 and 0.88, and lines of 8 KiB 0.96 and 0.75.

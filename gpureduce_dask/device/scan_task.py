@@ -19,9 +19,10 @@ from .task import div_words, flag, packed, walk_words
 SINGLE_PASS, BY_LINES = METHODS = "look-back", "reduce-then-scan"
 
 LANES, PACK = 32, 16  # of a warp; bytes that are copied together
+TICKET = 16  # bytes of scratch
 WRITE_DELAY, STAGES, RING_SLOTS = 2, 4, 8  # of kernels/scan/pipeline.cuh
 STATE_SLOTS = WRITE_DELAY + 1
-TICKET, ENTRY = 16, 16  # bytes of scratch; of a table of reciprocals, for a row (kernels/scan/reciprocal_table.cuh)
+ENTRY = 16  # bytes of a table of reciprocals, for a row (kernels/scan/reciprocal_table.cuh)
 COUNTED = "Counted"  # of states that count their elements
 ROW_LAYOUTS = 2 * 11  # members of ``Strips`` that say how rows of two operands lie
 Each = Sequence[int]  # of each array

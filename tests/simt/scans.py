@@ -136,7 +136,6 @@ class Call:
                 FEW_CHAINS=3,
                 TILES=8,
                 WARPS=(16, 10, 8, 6, 4),
-                WARPS_OF_NARROW=(12, 10),
                 MANY_IN_SEGMENTS=256,
                 SHORTEST_ALONE=100,
                 WARPS_ALONE={1: 1.0},
