@@ -32,8 +32,6 @@ FEWEST = 4  # rows of a lane
 TILE = 128 << 10  # bytes of a tile, read and written, at most: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
 FEW_CHAINS = PROCESSORS // 2  # whose tiles look back further than to the one before them
-LONG_CHAIN, LONG_ROUNDS = 32, 3  # tiles, whose look-back takes as long: 4 MiB of var of uint64 down (n, 30) 29 us
-WIDENED, NARROW = 1.05, 1.2  # times as long as a copy: results wider than elements; rows that fill no warp
 # Whose warps find reciprocals once for all columns: means of float32 down (n, 64) 0.83, not 0.77, but not of integers
 BY_TABLE = re.compile(r"Mean<Value<(half|bfloat16|f32), f64>, f64>|(Var|Std)<([iu]\d+|boolean|f64), false>")
 
@@ -110,12 +108,13 @@ class Strips:
 
 def column_strips(scan: Scan) -> Tiling | None:
     """In tiles, where lines lie side by side in every array; None where they do not, or lie far apart."""
-    is_near = all(0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, scan.op.itemsizes, strict=False))
-    if not is_near or scan.columns.c != scan.op.out_bytes:
+    op = scan.op
+    is_near = all(0 <= step <= SPARSEST * n for step, n in zip(scan.column_steps, op.itemsizes, strict=False))
+    if not is_near or scan.columns.c != op.out_bytes:
         return None
     strips = Strips(scan, *_columns_of_lane(scan))
     shapes: tuple[int, ...] = WARPS if strips.lane_columns > 1 or strips.is_anchored else WARPS_OF_MANY
-    shapes = shapes if scan.op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
+    shapes = shapes if op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
     look_back_warps = WRITE_DELAY * strips.lane_columns
     found = (_tiling(strips, n - look_back_warps, look_back_warps) for n in shapes if n > look_back_warps + 1)
     return next(filter(None, found), None)
@@ -169,9 +168,8 @@ def _tiling(strips: Strips, warps: int, look_back_warps: int) -> Tiling | None:
     tiles, words, all_warps = strips.chains * links, strips.words(links, rows), warps + look_back_warps
     arguments = (warps, lane_columns, strips.column_stride, strips.is_anchored, strips.staged > 0, scan.exclusive)
     cost = "StripScan, several a lane" if lane_columns > 1 == strips.column_stride else ""
-    rounds = -(-tiles // scan.gpu.processors) + (LONG_ROUNDS if links > LONG_CHAIN else 0)
-    waste = (1.0 if scan.sizes[0] == scan.sizes[-1] else WIDENED) * (1.0 if row_groups == 1 else NARROW)
-    return Tiling(arguments, tiles, all_warps, words, shared_bytes, published, rounds, waste, cost)
+    rounds = -(-tiles // scan.gpu.processors)
+    return Tiling(arguments, tiles, all_warps, words, shared_bytes, published, chain=rounds, cost=cost)
 
 
 def _conflict_free_rows(most: int, strips: Strips) -> int:
@@ -207,17 +205,19 @@ ENOUGH, PLENTY = 0.75, 0.95
 
 def serial_columns(scan: Scan) -> Tiling | None:
     """Where lines lie side by side in every array, in rows that begin where sectors do, and strips are many."""
-    pays = scan.op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(scan.op.type))
+    op = scan.op
+    pays = op.type.startswith(ALONE_ALSO_EXCLUSIVE) or (not scan.exclusive and ALONE.fullmatch(op.type))
     if not pays or scan.length < SHORTEST_ALONE or scan.steps[0] % SECTOR or scan.steps[-1] % SECTOR:
         return None
-    most = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and scan.op.state_bytes > 16 else 1)
+    most = WIDTH // scan.widest // (2 if scan.sizes[0] == 2 and op.state_bytes > 16 else 1)
     counts = (n for n in (8, 4, 2, 1) if n <= most and LANES * n <= scan.columns.size and scan.takes_columns(n))
     cuts = (Strips(scan, n) for n in counts if LANES * n * scan.sizes[0] >= LEAST_ROW)
     strips, warps = next(((cut, warps) for cut in cuts if (warps := _warps_of(cut.chains))), (None, 0))
     if strips is None:
         return None
     free = (scan.gpu.shared_bytes + RESERVED) // warps - RESERVED - STAGES * len(strips.layouts) * LANES
-    if not (rows := free // (strips.row_bytes + ENTRY) // FEWEST_ALONE * FEWEST_ALONE):
+    rows = free // (strips.row_bytes + ENTRY) // FEWEST_ALONE * FEWEST_ALONE
+    if not rows:
         return None
     words, nbytes = strips.words(-(-scan.length // rows), rows), strips.share(rows) + ENTRY * rows
     return Tiling((strips.lane_columns, scan.exclusive), strips.chains, 1, words, nbytes)

@@ -15,7 +15,6 @@ from .scan_costs import HEAVY_STATE_BYTES
 from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
 from .tuning import CACHE_LINE, SECTOR
 
-WIDENED = 1.3  # times as long where results have places of their own: sums of bytes of 64 MiB down (n, 25) 44 us
 SCRATCH = 768  # bytes of SharedScratch but for states (kernels/scan/contiguous_columns.cuh)
 
 
@@ -48,9 +47,8 @@ def _tiling(scan: Scan, cut: Cut, chains: int, blocks: int, radix: int, state: i
     numbers = (1, width, 0, scan.plane_count, links, cut.rows, cut.row_groups, chains * links, scan.direction)
     warps = cut.warp_groups * cut.warps + WRITE_DELAY * cut.look_back_warps
     published = chains * scan_task.chain_tile_states(clusters, radix) * state
-    arguments, tiles = (cut.warp_groups, cut.warps, cut.look_back_warps, *rest), chains * links
-    rounds, waste = -(-tiles // scan.gpu.processors), 1.0 if scan.sizes[0] == scan.sizes[-1] else WIDENED
-    return Tiling(arguments, tiles, warps, scan.strip_words(numbers), cut.shared_bytes, published, rounds, waste)
+    arguments = (cut.warp_groups, cut.warps, cut.look_back_warps, *rest)
+    return Tiling(arguments, chains * links, warps, scan.strip_words(numbers), cut.shared_bytes, published)
 
 
 # ---- tiles of a block
