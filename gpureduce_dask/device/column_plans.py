@@ -308,11 +308,8 @@ class ColumnPlanner(Planner):
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
         warp_tiles = tiles * runs * apart * wide // (32 * items)
-        blocks = blocks_for(warp_tiles, most)
-        if op.core.startswith(MOMENTS) and items * vector * sum(op.itemsizes) < tuning.COLUMN_LOAD_BYTES:
-            blocks = max(blocks, min(warp_tiles * 32 // tuning.THREADS, 2 * tuning.FEW_BLOCKS, most))
         is_filled = apart == 1 and self._is_filled(work, runs, wide)
-        wanted = 1 if is_filled else -(-blocks // (tiles * apart))
+        wanted = 1 if is_filled else -(-blocks_for(warp_tiles, most) // (tiles * apart))
         most = max(1, runs // max(1, tall * items))
         splits = _even_splits(tiles, runs, vector, most) if self.crowded else balanced(tiles * apart, wanted, most)
         return Tiling(wide, tiles, items, max(splits, -(-runs // (tall * tuning.MOST_TAKEN))) * apart)

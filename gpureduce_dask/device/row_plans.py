@@ -209,12 +209,13 @@ class RowPlanner(Planner):
         """How many rows that lie one behind another, as their cells do, a thread takes at once; bytes of the words that
         these are together, the widest there are; and the rows before the first word. One row where there are none."""
         op, kept = self.op, self.layout.kept
-        most = tuning.ROWS_TAKEN // 4 if op.is_heavy else tuning.ROWS_TAKEN
+        elements = tuning.ROWS_TAKEN // 4 if op.is_heavy else tuning.ROWS_TAKEN
+        most = min(elements // self.line.size, tuning.ROWS_STORED * self.cells // self.written)
         if self.row_step == self.row_bytes and kept[-1].size == self.plane_rows and kept[-1].c == 1:
             for word in (16, 8, 4):
                 rows = word // math.gcd(self.row_bytes, word)
                 begins = [i for i in range(rows) if (self.phases[0] + i * self.row_bytes) % word == 0]
-                if rows > 1 and rows * self.line.size <= most and begins and aligned_by(kept[:-1], 0, word):
+                if 1 < rows <= most and begins and aligned_by(kept[:-1], 0, word):
                     return rows, word, begins[0]
         return 1, op.itemsizes[0], 0
 

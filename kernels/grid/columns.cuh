@@ -211,15 +211,14 @@ GR_HD void write_columns(Running& columns, const TaskT& task, const typename Tas
         if (first + j >= 0 && first + j < end) out[j * task.step_c] = results.at[j];
 }
 
-// Blocks that share an SM; 0 leaves it to the compiler. That makes room for one or two more, and begins to take in a batch when a
-// part of its loads is issued: it is told to leave room for all of them. A thread of four blocks has 64 registers, which hold 24
-// words beside what else it needs, or 38 where all rows of a batch are taken together; one of five has 48, which hold 17 that are
-// not.
+// Blocks that share an SM; 0 leaves it to the compiler. That makes room for one more, and begins to take in a batch when a part
+// of its loads is issued. Where all rows of a batch are taken together, it is told to leave room for all of their loads: 38 words
+// and what else a thread needs fit into the 64 registers that it has of four blocks. Of elements that are taken one by one that
+// gained nothing, and cost a quarter down ten rows.
 template <class Op, int V, int Items, bool Even> struct Resident {
     typedef typename ColumnsFor<Op, V, Even && Op::commutative>::type Running;
     static const int size = Reader<typename Op::In>::size_a, load = V * size > 4 ? V * size : 4;
-    static const int words = (Items * load + (int)sizeof(Running)) / 4;
-    static const int room = words > (Running::takes_rows ? 38 : 24) ? 0 : words > 17 || Running::takes_rows ? 4 : 5;
+    static const int words = (Items * load + (int)sizeof(Running)) / 4, room = Running::takes_rows && words <= 38 ? 4 : 0;
     static const bool crowded = Op::crowded & size;  // where the plan counts on so few
     static const int few = V > 2 ? 2 : V > 1 ? 3 : 4;
     static const int blocks = GR_BLOCKS ? GR_BLOCKS : !Even ? 0 : crowded ? few : room;
