@@ -236,7 +236,7 @@ def test_a_wrong_run_ends_with_a_status(tmp_path, monkeypatch, capsys):
 
     def broken(chunks, bound, axes):
         calls.append(bound.name)
-        if len(calls) == 3:
+        if len(set(calls)) == 2 and calls.count(bound.name) == 1:
             raise MemoryError("none left")
         found = results(chunks, bound, axes)
         return spoilt(found) if len(calls) == 1 else found
