@@ -35,6 +35,8 @@ from gpureduce_dask.device import reduce as device_reduce
 from gpureduce_dask.device import scan as device_scan
 from gpureduce_dask.device.launch import PER_THREAD_STREAM
 from gpureduce_dask.errors import ArgumentError, CompileError, DeviceError, DeviceMemoryError, DtypeError
+from gpureduce_dask.expressions import tracer
+from gpureduce_dask.expressions.mapped import mapped
 from gpureduce_dask.operators.monoid import LONGEST_NAME, Monoid
 from gpureduce_dask.operators.table import OPERATORS
 
@@ -581,6 +583,18 @@ def test_atomics_only_where_they_are_exact(name: str, dtype: str) -> None:
                 device_reduce.reduce(chunk, bound, (0,), finish="atomic")
         with pytest.raises(ArgumentError, match="exact in any order"):
             device_reduce.reduce(chunk, bound, (0,), finish="atomic", final=True)
+
+
+def test_atomics_of_what_a_map_gives() -> None:
+    """Floats, whatever it takes: products of bytes and floats were added up as integers."""
+    dtypes = np.dtype("u1"), np.dtype("f4")
+    program = tracer.trace(lambda x, y: x * y, dtypes)
+    bound = mapped(program, OPERATORS["sum"].bind(*program.results))
+    chunk = tuple(put(np.ones(5, d)) for d in dtypes)
+    with Emulator("").installed(), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "run", lambda *_: None)
+        with pytest.raises(ArgumentError, match="exact in any order"):
+            device_reduce.reduce(chunk, bound, (0,), finish="atomic")
 
 
 def test_atomics_of_integers_summed_as_floats() -> None:

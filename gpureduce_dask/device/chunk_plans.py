@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import ArgumentError, message
+from ..expressions.mapped import unmapped
 from ..operators.monoid import Bound
 from ..place import Place
 from . import launch
@@ -213,13 +214,14 @@ def fill(op: Operator, cells: int, bound: Bound) -> Launch:
 
 def _check_atomic(bound: Bound, final: bool) -> None:
     order_free = ("any", "all", "count_nonzero", "min", "max", "sum")
-    exact = bound.elements[0].kind in "biu" or bound.name in ("any", "all", "count_nonzero")
-    narrow = bound.name in ("min", "max") and bound.elements[0].itemsize < 4
+    (element, *_) = unmapped(bound).elements  # of a map what it gives, whatever it takes
+    exact = element.kind in "biu" or bound.name in ("any", "all", "count_nonzero")
+    narrow = bound.name in ("min", "max") and element.itemsize < 4
     if final or bound.name not in order_free or not exact or narrow:
         raise ArgumentError(
             message(
                 bound.name,
-                f"finish='atomic' for {bound.elements[0]}",
+                f"finish='atomic' for {element}",
                 "an operator that is exact in any order",
                 "Use finish='ticket'.",
             )
