@@ -104,9 +104,9 @@ _BASE = struct.Struct("QQq")
 
 def base_bytes(bases: Sequence[tuple[int, int, int]] | Any, batch: int) -> bytes:
     """The ``Base`` table: (pointer a, pointer b, index) a chunk, as tuples or as rows of an array of int64, padded to
-    the Task's room."""
+    the Task's room, or cut to that of a kernel which fills cells and reads no chunk."""
     if isinstance(bases, np.ndarray):
-        return bases.tobytes().ljust(_BASE.size * batch, b"\0")
+        return bases[:batch].tobytes().ljust(_BASE.size * batch, b"\0")
     if batch == 1:
         return _BASE.pack(*bases[0])
     return b"".join(_BASE.pack(*base) for base in bases).ljust(_BASE.size * batch, b"\0")

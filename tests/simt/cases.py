@@ -640,6 +640,7 @@ def check_empty(machine: Emulator) -> None:
     """The reduction of nothing is the identity in every cell."""
     for name in ("sum", "var", "affine"):
         bound = DEEP[name]
-        partial = device_reduce.reduce((put(np.empty((0, 5), bound.dtypes[0])),), bound, (0,))
-        if not machine.collecting:
-            np.testing.assert_array_equal(unpacked(partial, bound), bound.identities((1, 5)))
+        chunk = (put(np.empty((0, 5), bound.dtypes[0])),)
+        for partial in (device_reduce.reduce(chunk, bound, (0,)), device_reduce.reduce_many([chunk] * 3, bound, (0,))):
+            if not machine.collecting:
+                np.testing.assert_array_equal(unpacked(partial, bound), bound.identities((1, 5)))
