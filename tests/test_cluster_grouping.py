@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import weakref
+from types import SimpleNamespace
 
 import dask
 import dask.array as da
@@ -799,3 +800,31 @@ def test_a_result_in_memory_is_asked_again_of_another_number_of_workers(monkeypa
         while (left := unneeded(cluster.scheduler)) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert not left
+
+
+class GrowingKey(tuple):
+    """A key that a scheduler learns another task beside, as soon as it is looked at."""
+
+    def __getitem__(self, i):
+        self.tasks[len(self.tasks)] = None
+        return super().__getitem__(i)
+
+
+class Forgetful(dict):
+    """Tasks that a scheduler forgets as soon as somebody asks whether it has them."""
+
+    def __contains__(self, key):
+        return self.pop(key, None) is not None
+
+
+def test_tasks_that_a_scheduler_learns_and_forgets_meanwhile(monkeypatch):
+    """A graph is optimised in a thread beside that of its scheduler."""
+    total = gr.sum(da.ones((40, 40), chunks=10), axis=0)
+    graph, wanted = total.__dask_graph__(), {(total.name, i) for i in range(4)}
+    spec = SimpleNamespace(dependencies=frozenset())
+    known = SimpleNamespace(state="memory", run_spec=spec, dependencies=[SimpleNamespace(key="another")])
+    GrowingKey.tasks = tasks = Forgetful({**dict.fromkeys(graph, known), GrowingKey(("another", 0)): known})
+    scheduler = SimpleNamespace(tasks=tasks, status=SimpleNamespace(name="running"))
+    monkeypatch.setattr(workers.private, "schedulers_here", lambda: [scheduler])
+    assert workers.known_keys(graph, wanted) >= wanted
+    assert workers.as_scheduled(dict(graph), wanted) == dict.fromkeys(wanted, spec)

@@ -250,42 +250,43 @@ def known_keys(graph: Any, wanted: set[Any]) -> set[Any]:
     which is where dask optimises graphs for a cluster. Two schedulers are two clusters: what the wrong one has is a
     task more."""
     known = _tasks_here()
-    names = {key[0] if isinstance(key, tuple) else key for tasks in known for key in tasks}
+    names = {key[0] if isinstance(key, tuple) else key for tasks in known for key in [*tasks]}
     if not any(name in names and not are_of_futures(layer) for name, layer in graph.layers.items()):
         return set()
     keys = (key for layer in graph.cull(wanted).layers.values() for key in layer.get_output_keys())
-    return {key for key in keys if any(key in tasks and tasks[key].state in KNOWN_STATES for tasks in known)}
+    return {key for key in keys if any(getattr(tasks.get(key), "state", "") in KNOWN_STATES for tasks in known)}
 
 
 def as_scheduled(graph: dict[Any, Any], wanted: set[Any]) -> dict[Any, Any]:
     """The graph, in which what a scheduler of this process makes of other tasks than the graph does is made as the
     scheduler has it. It keeps the tasks that it knows, of workers that were there then, and would keep for good what
     those of the graph alone need. The graph has all that it needs still, whichever scheduler it is for."""
-    others: set[Any] = set()
     for tasks in _tasks_here():
-        there = (key for key in graph if key in tasks)
-        others = {key for key in there if _needs(tasks[key]) not in (None, graph[key].dependencies)}
+        others = {key for key, node in graph.items() if _needs(tasks.get(key)) not in (None, node.dependencies)}
         if others:
             break
+    else:
+        return graph
     outside = {need for node in graph.values() for need in node.dependencies if need not in graph}
     found: dict[Any, Any] = {}
-    ahead = [*wanted] if others else []
+    ahead = [*wanted]
     while ahead:
         key = ahead.pop()
         if key in found or key in outside:
             continue
         node = graph.get(key) if key not in others else None
-        if node is None and (key not in tasks or (node := tasks[key].run_spec) is None):
+        if node is None and (node := getattr(tasks.get(key), "run_spec", None)) is None:
             return graph
         found[key] = node
         ahead.extend(node.dependencies)
-    return found or graph
+    return found
 
 
 def _needs(task: Any) -> set[Any] | None:
-    """The keys that a scheduler's task needs; None where it does not know how the task is made."""
-    return None if task.run_spec is None else {each.key for each in [*task.dependencies]}
+    """The keys that a scheduler's task needs; None where it does not know the task, or how it is made."""
+    return None if getattr(task, "run_spec", None) is None else {each.key for each in [*task.dependencies]}
 
 
 def _tasks_here() -> list[Any]:
+    """The tasks of each scheduler of this process by key, which its own thread changes meanwhile."""
     return [each.tasks for each in private.schedulers_here() if each.status.name == "running"]
