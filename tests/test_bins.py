@@ -97,7 +97,13 @@ def test_any_layout_and_chunks(data):
     labels = np.random.default_rng(data.draw(st.integers(0, 99))).integers(-1, count, [x.shape[a] for a in axes])
     chunks = tuple(data.draw(st.integers(1, n)) for n in x.shape)
     got = gr.grouped(da.from_array(x, chunks=chunks), labels, row, axes, count, fill_value=FILL).compute()
-    alike(got, by_loop(row, x.astype(dtype), labels, axes, count))
+    expected = by_loop(row, x.astype(dtype), labels, axes, count)
+    if row.name.endswith("prod") and got.dtype.kind == "c":
+        # An infinite number times one with a part of zero has a part of NaN, times another none: chunks decide.
+        vague = ~np.isfinite(expected)
+        assert np.array_equal(vague, ~np.isfinite(got))
+        got, expected = np.where(vague, 0, got), np.where(vague, 0, expected)
+    alike(got, expected)
 
 
 def affine_values():
