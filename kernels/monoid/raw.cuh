@@ -39,11 +39,6 @@ template <class Op> struct RawState : RawPlain<NoPivot, false> {
     static GR_HD State raw(const Acc& acc) { return Op::settle(acc); }
 };
 template <class Op> struct Raw : RawState<Op> {};
-// Where every element counts, the row's length is their number.
-template <class Map, class A> struct RawMean : RawState<Sum<Map, A>> {
-    static GR_HD Averaged<A> settle(A raw, NoPivot, u64 length, i64, i64) { return {raw, (i64)length}; }
-};
-template <class T, class To, class A> struct Raw<Mean<Value<T, To>, A>> : RawMean<Value<T, To>, A> {};
 // Power sums about one pivot, which every lane knows; the row's length is their count.
 template <int Order> struct PowersRaw { f64 sum[Order]; };
 template <class T, int Order> struct RawPowers : RawPlain<T, true> {
