@@ -26,7 +26,8 @@ ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by sub-warps 0.87
 # Lines side by side. As above, by four columns and by one: (2, n) 1.04 and 0.43, (3, n) 0.91 and 0.64, (6, n) 0.90 and
 # 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
 LONGEST_COLUMN = 64  # elements. (84, n) of float32 62 us and by a thread a line 44, (36, n) of complex64 70 and 60
-THREADS, RESIDENT = 256, 1024  # of a block; of a processor, at least: of fewer lines a thread takes each, at any stride
+THREADS = 256
+RESIDENT = 1024  # threads of a processor, at least: fewer lines are better off with a thread each, at any strides
 COLUMN_BYTES = 16  # bytes of a thread's columns
 COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that have a table of 24 bytes each
 BATCH = 64  # bytes that a thread loads at once
@@ -166,7 +167,8 @@ MOST_WASTE = 4  # times the bytes of elements and results, that is worth the cop
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
 LEAST_SHARE, LEAST_SHARE_OF_NARROW, ENOUGH_PLANE_WARPS = 4096, 2048, 16
-MISALIGNED, LANE_BATCH = 0.9, 8  # shares that begin anywhere: a guess; elements that a lane reads at once
+MISALIGNED = 0.9  # shares that begin anywhere: a guess
+LANE_BATCH = 8  # elements that a lane reads at once, at most
 Share = tuple[float, float, int, int]  # how well it uses lanes, processors and memory, the plan's waste, planes, warps
 
 

@@ -293,9 +293,8 @@ def measure(draw: Draw, with_peers: bool = True) -> Case:
     nbytes = job.read + job.written
     case["ceiling"] = ceiling(CEILING[draw.kind], nbytes)
     turns = Rotation(job.calls)
-    for (
-        _
-    ) in job.calls:  # memory for a result comes from the driver the first time, which takes longer than a small scan
+    # Memory for a result comes from the driver the first time, which takes longer than a small scan.
+    for _ in job.calls:
         turns()
     case["ours_s"] = device_seconds(turns)
     case["ours"] = nbytes / case["ours_s"] / case["ceiling"]
