@@ -296,9 +296,13 @@ def keep_on_device() -> Iterator[None]:
 
 
 def small_to_host_together(partials: Sequence[Any], bound: Bound) -> list[Any]:
-    """The small device partials among some as host partials, with one wait for all; others unchanged."""
-    found, small = list(partials), [i for i, p in enumerate(partials) if _is_small(p)]
-    if small:
+    """The small device partials among some as host partials, with one wait for all of a GPU; others unchanged."""
+    found = list(partials)
+    of_device: dict[int, list[int]] = {}
+    for i, p in enumerate(found):
+        if _is_small(p):
+            of_device.setdefault(p.data.device_id, []).append(i)
+    for small in of_device.values():
         from .device import launch
 
         for i, states in zip(small, launch.to_host([found[i] for i in small]), strict=True):

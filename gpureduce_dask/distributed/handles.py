@@ -106,16 +106,13 @@ def _fetch(key: Any) -> Any:
         return found[0]
     again = f"gr-fetch-{key}"
     try:
-        return get_client().get({again: Task(again, _same, TaskRef(key))}, again)
+        (found,) = get_client().get({again: Task(again, tuple, List(TaskRef(key)))}, again)
+        return found
     except CancelledError:
         received = f"chunk {key} was released while its worker left"
         expected = "chunks that stay in memory until the result is there"
         remedy = "Keep the array until then, and compute again."
         raise ArgumentError(message("reduce", received, expected, remedy)) from None
-
-
-def _same(chunk: Any) -> Any:
-    return chunk
 
 
 Chunks = tuple[tuple[float, ...], ...]  # nan where a size is unknown

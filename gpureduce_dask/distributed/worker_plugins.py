@@ -59,8 +59,7 @@ class DevicePool(WorkerPlugin):
 class FrozenImports(WorkerPlugin):
     """Has a worker's process put what it has imported out of reach of Python's garbage collector. Not for a process
     that others share. A full collection looks at every object of the process, 230,000 in a GPU's worker, and stops all
-    threads for 110 to 140 ms, about once in twenty reductions of 256 chunks (one H200, 2026-11-29). Of what is made
-    later it takes 4 to 7 ms."""
+    threads for 110 to 140 ms, with those frozen for 4 to 7 (one H200, 2026-11-29)."""
 
     name = "gr-frozen-imports"
 

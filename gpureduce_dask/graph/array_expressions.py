@@ -202,15 +202,11 @@ def stand_in(expr: Any) -> Any:
 
 
 def _layer(expr: Any) -> tuple[str, Layer]:
-    if not _may_be_data(expr):
+    if type(expr).__name__ not in ("FromGraph", "FromArray") or expr.dependencies():
         return expr._name, Lazy(expr)
     if expr not in _layers:
         _layers[expr] = _chunks_of(expr)
     return _layers[expr]
-
-
-def _may_be_data(expr: Any) -> bool:
-    return type(expr).__name__ in ("FromGraph", "FromArray") and not expr.dependencies()
 
 
 def _chunks_of(expr: Any) -> tuple[str, MaterializedLayer]:
@@ -412,9 +408,10 @@ def _results_above(one: Any, dependents: Any, above: dict[str, list[Any]]) -> li
 def _is_data(expr: Any) -> bool:
     """True for chunks that lie in memory, and not for tasks, of which dask wrote some as tuples that begin with a
     function."""
-    return _may_be_data(expr) and not any(
+    _, layer = _layer(expr)
+    return not isinstance(layer, Lazy) and not any(
         isinstance(value, GraphNode) or (type(value) is tuple and bool(value) and callable(value[0]))
-        for value in _layer(expr)[1].values()
+        for value in layer.values()
     )
 
 

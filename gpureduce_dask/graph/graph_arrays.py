@@ -44,8 +44,8 @@ def _by_expressions(name: str) -> Any:
         given = substitute((args, kwargs), core.Array, as_expression)
         try:
             found = stock(*given[0], **given[1])
-        except NotImplementedError as error:
-            raise _refused(name) from error
+        except NotImplementedError:
+            return _unavailable(name)
         return substitute(found, dask.array.Array, as_graph)
 
     # Of what is not offered yet, the module that has it for graphs still tells the arguments.
@@ -55,11 +55,8 @@ def _by_expressions(name: str) -> Any:
 
 
 def _unavailable(name: str, *args: Any, **kwargs: Any) -> Any:
-    raise _refused(name)
-
-
-def _refused(name: str) -> ArgumentError:
+    """Raise the error of a call that nobody answers."""
     received = f"a call for dask.array.{name}, which dask's query planning does not offer yet"
     expected = "one that this package answers by itself, as it does for NumPy and CuPy chunks of numbers"
     remedy = "Convert the chunks, or set array.query-planning to False before dask.array is first imported."
-    return ArgumentError(message(name, received, expected, remedy))
+    raise ArgumentError(message(name, received, expected, remedy))

@@ -5,8 +5,7 @@ be made are made once and held until the totals before them are known; sections 
 
 Where this process's threads are all busy with a line each, and all results are kept, a task scans several chunks of a
 line in turn, after the task that scanned those before: each chunk is read but once, but several results come at a time.
-On a cluster, where a task gives one key, a carry from chunk to chunk takes two tasks a chunk: 0.9 to 2.7 times as long
-on a worker (16 to 128 float32 chunks of 0.5 to 32 MiB, NumPy, one thread, 2026-11).
+On a cluster, where a task gives one key, that would take two tasks a chunk, and up to 2.7 times as long.
 
 Over all axes, in C order, no chunk is cut or joined before it is scanned. Where each chunk is one stretch of the C
 order, so is each chunk of the result. Otherwise the rows of chunks that lie side by side interleave. A band is all

@@ -185,26 +185,10 @@ class TotalsTask(SummaryTask):
 def totals(columns: Sequence[Sequence[Any]], offsets: Sequence[int], scan: Scan) -> Totals:
     """The totals of some chunks; one column for each of the monoid's arity, and one for where segments start."""
     partials, resets = scan.totals(list(zip(*columns, strict=True)), offsets)
-    partials = _left(partials, scan.bound)
+    partials = chunk.small_to_host_together(partials, scan.bound)
     if any(p is not None and chunk.is_device(p) for p in partials):  # which go from GPU to GPU
         return partials, resets
     return PackedList(partials), PackedList(resets)
-
-
-def _left(partials: list[Partial], bound: Bound) -> list[Partial]:
-    """Small partials of a GPU as partials of the host: those of one GPU and shape leave it together."""
-    alike: dict[Any, list[int]] = {}
-    for i, p in enumerate(partials):
-        if p is not None and chunk.is_device(p) and p.nbytes <= chunk.SMALL:
-            alike.setdefault((p.data.device_id, p.shape), []).append(i)
-    for (device, _), members in alike.items():
-        import cupy
-
-        with cupy.cuda.Device(device):
-            together = cupy.stack([partials[i] for i in members])
-            for i, host in zip(members, chunk.to_host(together, bound), strict=True):
-                partials[i] = host
-    return partials
 
 
 @deferred.reads
@@ -233,9 +217,7 @@ def _after(carry: Partial, total: Partial, reset: Any, bound: Bound) -> Partial:
         return joined
     if not chunk.is_device(joined):
         return np.where(reset, chunk.to_host(total, bound), joined)
-    import cupy
-
-    return cupy.where(cupy.asarray(reset)[..., None], chunk.to_device(total, bound), joined)
+    return np.where(chunk.move(reset, True)[..., None], chunk.to_device(total, bound), joined)  # by CuPy
 
 
 @deferred.reads
