@@ -260,7 +260,8 @@ template <class Real> struct MaxMagnitude<complex<Real>> : Plain<MaxMagnitude<co
     static GR_HD void absorb(Acc& acc, complex<Real> x, i64) {
         const f64 square = square_of(x);
         // What is too small for a square is below any that there is.
-        if (!has_square(x, square) && !((square < acc.square) & has_square(x, acc.square))) acc.other = larger(acc.other, magnitude(x));
+        if (!has_square(x, square) && !((square < acc.square) & has_square(x, acc.square)))
+            acc.other = larger(acc.other, magnitude(x));
         if constexpr (sizeof(Real) == 8) acc.square = square > acc.square ? square : acc.square;
         else acc.square = larger(acc.square, square);
     }
