@@ -20,7 +20,7 @@ from .column_plans import (
 )
 from .layout import Dim, merged
 from .plans import DEEPEST, Launch, Planner, Steps, Way, aligned_by, balanced, blocks_for, is_one, row_major, slots_of
-from .reduce_costs import CACHED, in_sectors, rounds_of, shared_lines
+from .reduce_costs import CACHED, RESIDENT, in_sectors, rounds_of, shared_lines
 from .task import Work, flag
 from .tuning import CACHE_LINE, SECTOR
 
@@ -442,14 +442,19 @@ class RowPlanner(Planner):
         head = f"reduce_rows<{self.op.type}, {{}}, {sizes}, {{}}, {self.batch}>"
         work = work.but(tiles=-(-work.slots // (32 * items)), splits=splits)
         loads, rounds, lines, lookups = self._walk(work, vector, tuning.THREADS, items, kind, splits)
-        threads = work.rows * splits * tuning.THREADS
+        blocks = work.rows * splits
+        threads = blocks * tuning.THREADS
+        if kind == "LONG_LINES" and blocks > tuning.FEW_BLOCKS:  # two share an SM, and some of the last wave have none
+            rounds *= -(-blocks // tuning.FEW_BLOCKS) * tuning.FEW_BLOCKS / blocks
         taken = loads, vector, rounds, lines, threads, lookups, self._read_again(work)
         effort = self._effort(f"block, {LINES[kind]}", threads, *taken)
-        return self._finished(head, work, min(work.rows * splits, tuning.ROW_BLOCKS), work.rows, effort=effort)
+        return self._finished(head, work, min(blocks, tuning.ROW_BLOCKS), work.rows, effort=effort)
 
     def _read_again(self, work: Work) -> float:
         """Bytes of sectors where each row's lines are read by themselves, as they are no longer in the cache when the
-        next row comes to them; else 0."""
+        next row comes to them; else 0. Rows that all go on at a time come to them together."""
+        if work.rows * work.splits * tuning.THREADS <= RESIDENT:
+            return 0
         shift = math.gcd(SECTOR, *(dim.a for dim in (*work.row, *work.run)))
         nbytes = self.lines * in_sectors(work.length * self.op.itemsizes[0], shift)
         return work.rows * nbytes if self.lines > 1 and nbytes > CACHED else 0

@@ -245,7 +245,7 @@ template <class Op, int V, bool Even> struct SlotOfLines {
             Op::template absorb_packs<1>(acc, packs, index[0] + ahead, gap, step);
         } else {
 #pragma unroll
-            for (int i = 0; i < N; i++) take(packs[i], index[i], column_offset);
+            for (int i = 0; i < N; i++) take(packs[i], index[0] + i * gap, column_offset);
         }
     }
 };

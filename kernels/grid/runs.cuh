@@ -129,17 +129,19 @@ template <class Op, int V, bool Even, class TaskT> struct RunWalk {
         }
     }
     // The elements of the slot in the next runs, so many of Items, and the indices of these. The last stands for those that are
-    // not there: its loads are in the cache, and take no branch.
+    // not there: its loads are in the cache, and take no branch. Indices of even runs are counted on from the first, so that they
+    // take no registers while loads are on their way.
     template <int Items> struct Batch {
         Pack<In, V> pack[Items];
         i64 index[Items];
         GR_HD Batch(const RunWalk& walk, int count) {
+            const i64 gap = (i64)walk.stride * walk.task.run.dim[0].c;
 #pragma unroll
             for (int i = 0; i < Items; i++) {
                 const Base* of = walk.base;
                 const u64 run = walk.run + (i < count ? i : count - 1) * walk.stride;
                 const Line<In, V> line = run_of<In, V, Even>(walk.task, walk.row, walk.origin, run, of);
-                index[i] = line.index;
+                index[i] = Even && i ? index[0] + i * gap : line.index;
                 pack[i] = read_slot<In, V>(walk.task, line, walk.slot);
             }
         }

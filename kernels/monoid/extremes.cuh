@@ -1,5 +1,6 @@
 // Minimum and maximum, by value: NaN wins, or with SkipNan loses; and both at once.
 #pragma once
+#include "magnitudes.cuh"
 #include "plain.cuh"
 
 // The larger (Max) or smaller of two. PTX's own NaN-propagating instructions where they exist (sm_80).
@@ -203,8 +204,6 @@ template <class T> struct PeakToPeak : Plain<PeakToPeak<T>, T, Range<T>> {
 
 // The largest magnitude, in binary64; NaN wins. It is that of the largest element or of the least, and that of the largest
 // alone where none is negative, as floats without their sign.
-template <class T> GR_HD f64 magnitude(T x) { return fabs(cast<f64>(x)); }
-template <class Real> GR_HD f64 magnitude(complex<Real> x) { return hypot((f64)x.re, (f64)x.im); }
 template <class T> struct Unsign {  // integers as they are
     static const bool is_negative = T(-1) < T(0);
     template <int V> static GR_HD const Pack<T, V>& of(const Pack<T, V>& pack) { return pack; }
@@ -254,9 +253,23 @@ template <class T> struct MaxMagnitude : Plain<MaxMagnitude<T>, T, f64> {
     static GR_HD f64 combine(f64 earlier, f64 later) { return larger(earlier, later); }
     static GR_HD f64 finalise(f64 state, const f64*) { return state; }
 };
+// Of complex numbers the largest square so far, whose root is taken once; of those that have none, the largest magnitude.
 template <class Real> struct MaxMagnitude<complex<Real>> : Plain<MaxMagnitude<complex<Real>>, complex<Real>, f64> {
+    struct Acc { f64 square, other; };
+    static GR_HD Acc start() { return {0, 0}; }
+    static GR_HD void absorb(Acc& acc, complex<Real> x, i64) {
+        const f64 square = square_of(x);
+        // What is too small for a square is below any that there is.
+        if (!has_square(x, square) && !((square < acc.square) & has_square(x, acc.square)))
+            acc.other = larger(acc.other, magnitude(x));
+        if constexpr (sizeof(Real) == 8) acc.square = square > acc.square ? square : acc.square;
+        else acc.square = larger(acc.square, square);
+    }
+    static GR_HD f64 settle(const Acc& acc) {
+        const f64 root = short_root_of(acc.square);
+        return has_square(complex<Real>(), acc.square) ? larger(acc.other, root) : acc.other;
+    }
     static GR_HD f64 identity() { return 0; }
-    static GR_HD f64 lift(complex<Real> x, i64) { return magnitude(x); }
     static GR_HD f64 combine(f64 earlier, f64 later) { return larger(earlier, later); }
     static GR_HD f64 finalise(f64 state, const f64*) { return state; }
 };

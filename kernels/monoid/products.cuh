@@ -162,6 +162,15 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
             acc.value = times(acc.value, terms[0]);
             acc.exponent += exponent;
             normalise(acc);
+        } else if constexpr (sizeof(Term) == 16 && V == 1) {  // several as one pack
+            const int few = N % 4 == 0 ? 4 : N % 2 == 0 ? 2 : 1;
+#pragma unroll
+            for (int i = 0; i < N; i += few) {
+                Pack<In, few> some;
+#pragma unroll
+                for (int k = 0; k < few; k++) some.at[k] = packs[i + k].at[0];
+                absorb_pack(acc, some, index + i * gap, gap);
+            }
         } else {
 #pragma unroll
             for (int i = 0; i < N; i++) absorb_pack(acc, packs[i], index + i * gap, step);

@@ -1,6 +1,7 @@
 // Sums of a term of each element: sum, mean, sum of squares, norms, counts, dot products, weighted means.
 #pragma once
 #include "../core/line.cuh"
+#include "magnitudes.cuh"
 #include "plain.cuh"
 
 // A sum kept as an unevaluated pair, hi + lo: the rounding error of each addition is carried along.
@@ -109,13 +110,7 @@ template <class Element> struct Magnitude {
     typedef Element In;
     typedef f64 Term;
     static GR_HD bool counts(In) { return true; }
-    static GR_HD f64 of(In x) { return fabs(cast<f64>(x)); }
-};
-template <class Real> struct Magnitude<complex<Real>> {
-    typedef complex<Real> In;
-    typedef f64 Term;
-    static GR_HD bool counts(In) { return true; }
-    static GR_HD f64 of(In x) { return hypot((f64)x.re, (f64)x.im); }
+    static GR_HD f64 of(In x) { return magnitude(x); }
 };
 // x * y, and conj(x) * y for complex: the terms of a dot product.
 template <class A, class B, class Number, class To> struct Product {
