@@ -365,6 +365,8 @@ CALLS = {
     "every third byte": call("sum", "i1", (18_000,), view=lambda x: x[2::3], reverse=True),
     "every third byte backwards": call("sum", "i1", (18_000,), view=lambda x: x[::-3], carried=True),
     "every other half backwards": call("sum", "f2", (9000,), view=lambda x: x[::-2], carried=True),
+    "bytes whose lines go on": call("sum", "i1", (90, 74), 1, view=lambda x: x[:, ::2], carried=True),
+    "bytes whose lines do not": call("sum", "i1", (90, 80), 1, view=lambda x: x[:, :74:2], reverse=True),
     "every third half": call("sum", "f2", (15_000,), view=lambda x: x[1::3], exclusive=True),
     "every other float": call("sum", "f4", (4000,), view=lambda x: x[::2], carried=True, reverse=True),
     "every third float backwards": call("sum", "f4", (6000,), view=lambda x: x[::-3], carried=True),
@@ -1207,6 +1209,7 @@ DEFECTS = {
         "hop((u32)planes.gap)",
         ("distant planes", "small planes in order"),
     ),
+    "lines go on behind gaps": ("start.among && length * step == pitch", "start.among", ("bytes whose lines do not",)),
     "planes begin at packs": ("(u32)planes.gap % 16 : 0", "0 : 0", ("planes begin anywhere",)),
     "each run begins with the first line": ("{run * task.planes + plane,", "{plane,", ("planes in runs",)),
     "a line goes on in the next plane": (

@@ -78,9 +78,8 @@ template <class T, class To, class A> struct AddedOf<Mean<Value<T, To>, A>> : Ad
 template <class T, class To, class A> struct AddedOf<Mean<NonNan<T, To>, A>> : AddedNumbers<T, true, false, true, false, true> {};
 template <class T, bool SkipNan, bool Root>
 struct AddedOf<Variance<T, SkipNan, Root>> : AddedNumbers<T, true, true, SkipNan, false, true> {};
-template <class Real, bool SkipNan>
-struct AddedOf<ComplexMoments<Real, SkipNan>> : AddedNumbers<complex<Real>, true, true, SkipNan, false, true> {};
-template <class Real, bool SkipNan> struct AddedOf<ComplexStd<Real, SkipNan>> : AddedOf<ComplexMoments<Real, SkipNan>> {};
+template <class Real, bool SkipNan, bool Root>
+struct AddedOf<ComplexVariance<Real, SkipNan, Root>> : AddedNumbers<complex<Real>, true, true, SkipNan, false, true> {};
 template <class Op, bool IsWhole = WrapsState<typename Op::State>::yes> struct Added : AddedWhole<Op> {};
 template <class Op> struct Added<Op, false> : AddedOf<Op> {};
 

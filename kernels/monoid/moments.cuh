@@ -189,7 +189,8 @@ struct MomentsOf<T, Order, SkipNan, Packed, true> : IntegerMoments<T, Order, Pac
 
 // Variances of real elements, or with Root the deviations.
 template <class T, bool SkipNan, bool Root> struct Variance : MomentsOf<T, 2, SkipNan, Moments2<MeanOf<T>>> {
-    static const bool roots = Root;
+    typedef T Real;
+    static const bool roots = Root, skips_nan = SkipNan;
     static GR_HD f64 spread(f64 variance) { return Root ? sqrt(variance) : variance; }
     template <class M> static GR_HD f64 finalise(Moments2<M> state, const f64* option) {
         const f64 found = variance(state.count, state.m2, option);
@@ -241,10 +242,12 @@ template <class T> struct Kurtosis : MomentsOf<T, 4, false, Moments4> {
     }
 };
 
-// The variance of complex numbers is the mean of |x - mean|^2.
-template <class Real, bool SkipNan>
-struct ComplexMoments : Plain<ComplexMoments<Real, SkipNan>, complex<Real>, ComplexMoments2> {
+// The variance of complex numbers is the mean of |x - mean|^2; with Root its root.
+template <class T, bool SkipNan, bool Root>
+struct ComplexVariance : Plain<ComplexVariance<T, SkipNan, Root>, complex<T>, ComplexMoments2> {
+    typedef T Real;
     typedef ComplexMoments2 State;
+    static const bool roots = Root, skips_nan = SkipNan;
     typedef PivotMoments<Real, 2, false, Moments2<f64>> Part;
     struct Acc { PowerSums<2> re, im; };
     static GR_HD Acc start() { return Acc(); }
@@ -264,10 +267,8 @@ struct ComplexMoments : Plain<ComplexMoments<Real, SkipNan>, complex<Real>, Comp
         const f64 re = b.re - a.re, im = b.im - a.im, n = a.count + b.count, part = b.count * one_over(n);
         return {n, a.re + re * part, a.im + im * part, a.m2 + b.m2 + (re * re + im * im) * (a.count * part)};
     }
-    static GR_HD f64 finalise(State state, const f64* option) { return variance(state.count, state.m2, option); }
+    static GR_HD f64 spread(f64 variance) { return Root ? sqrt(variance) : variance; }
+    static GR_HD f64 finalise(State state, const f64* option) { return spread(variance(state.count, state.m2, option)); }
 };
-template <class Real, bool SkipNan> struct ComplexStd : ComplexMoments<Real, SkipNan> {
-    static GR_HD f64 finalise(ComplexMoments2 state, const f64* option) {
-        return sqrt(variance(state.count, state.m2, option));
-    }
-};
+template <class T, bool SkipNan> using ComplexMoments = ComplexVariance<T, SkipNan, false>;
+template <class T, bool SkipNan> using ComplexStd = ComplexVariance<T, SkipNan, true>;

@@ -20,9 +20,6 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
     typedef WarpShare<In, Out, Run> Share;
     static const int V = Share::V;
     // Packs by which loops are unrolled: registers are few, and where lines end, code is long.
-    // Rolled, lines of 4095 float32 had 1.02 of a copy and not 0.86; of strided lines three were better for float64 along [:,
-    // 1:-1], 0.87 and 0.81, but not for float32, 0.79 and 0.85 (H200, 2026-11). One pack of 16-bit elements and two: a line's sums
-    // of bfloat16 0.93 and 0.91, means of float16 0.83 and 0.83.
     static const int unroll_packs = V > 4 || (Strided && V > 2) || sizeof(Value) > 16 ? 1 : Strided ? 3 : Run;
 
     const Scan& task;
@@ -127,9 +124,7 @@ template <class Op, class Emit, int Run, bool Lines, bool Strided, bool Exclusiv
         return reduce.state();
     }
     // All lanes of a warp call, with such a run. Assumes that all elements of the warp's share are finite, and returns whether they
-    // are: then write_finite need not check again. H200, 2026-11, with a check of each pack, twice, and so, of a copy: sums of
-    // float16 along (32768, 65536) 0.91 and 1.02, of a line of float16 0.95 and 0.99, of bfloat16 0.93 and 0.99; of float32 along
-    // [:, 1:-1] 0.94 and 0.97, along [::-1, ::-1] 0.97 and 1.00, but of dense lines 1.03 and 1.03, of a line 1.00 and 0.99.
+    // are: then write_finite need not check again. Of dense lines of float32 that is no faster.
     static const bool assumes_finite = !Exclusive && FiniteSums<Op, Emit, V>::exists && (Strided || sizeof(In) == 2);
     static const int unroll_finite = V > 4 ? (Strided ? 1 : Run) : 3;
     GR_HD bool fold_finite(Value& sum) const {

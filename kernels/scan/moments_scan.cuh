@@ -51,33 +51,37 @@ template <class Map, class A, class Result> struct MeanScan {
 template <class Map, class A, class Result, int V>
 struct PackScanOf<Mean<Map, A>, Final<Mean<Map, A>, Result>, V> { typedef MeanScan<Map, A, Result> type; };
 
-// Variances as results. Covered: `covers` has said that their roots need no scaling.
+// Variances as results. Roots in binary64 of elements that have fewer digits are of numbers far inside its range, or of zero.
 template <class Op, class Result> struct VarianceResults {
-    typedef typename Op::In T;
-    static const bool is_short = Op::roots && FewDigits<T>::yes && IsSame<Result, T>::yes, is_f32 = is_short && sizeof(T) == 4;
-    static const bool is_f64 = Op::roots && IsSame<Result, f64>::yes;
-    static GR_HD bool covers(f64 low, f64 high) {
-        if (is_f32) return low >= 1e-30 && high <= 1e30;
-        if (is_f64) return low >= 1e-290 && high <= 1e290;
-        return true;
+    typedef typename Op::Real T;
+    static const bool is_wide = IsSame<T, f64>::yes, is_short = Op::roots && FewDigits<T>::yes && IsSame<Result, T>::yes;
+    static const bool is_f64 = Op::roots && IsSame<Result, f64>::yes, scales = is_f64 && is_wide;
+    // True where roots of numbers from low to high need no scaling, nor of their products with squares of counts.
+    static GR_HD bool in_range(f64 low, f64 high) { return !scales || (low >= 1e-200 && high <= 1e200); }
+    static GR_HD Result root(f64 variance) {
+        if constexpr (is_f64) return !scales && is_own_root(variance) ? variance : root_of(variance);
+        else return cast<Result>(is_short ? short_root_of(variance) : Op::spread(variance));
     }
-    template <bool Covered> static GR_HD Result root(f64 variance) {
-        if constexpr (is_f32 && Covered) {
-            const f32 first = (f32)variance;
-            return root_of(first, first, (f32)(variance - (f64)first));
-        } else if constexpr (is_f64) {
-            return root_of(variance);
-        } else {
-            return cast<Result>(is_short ? short_root_of(variance) : Op::spread(variance));
-        }
-    }
-    template <bool Covered = false, int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
+    template <int V> static GR_HD void of(const f64 (&variances)[V], Pack<Result, V>& to) {
         bool inside = true;
-        if (is_f64 && !Covered)
-#pragma unroll
-            for (int j = 0; j < V; j++) inside = inside && covers(variances[j], variances[j]);
-        if (inside) unrolled<V>([&](int j) { to.at[j] = root<Covered>(variances[j]); });
+        unrolled<V>([&](int j) { inside = inside && in_range(variances[j], variances[j]); });
+        if (inside) unrolled<V>([&](int j) { to.at[j] = root(variances[j]); });
         else unrolled<V>([&](int j) { to.at[j] = cast<Result>(scaled_root_of(variances[j])); });
+    }
+    // Of quotients. A root of one takes no reciprocal: a / sqrt(ab). Inside: in_range has said so of all.
+    template <int V> static GR_HD void of(const f64 (&spreads)[V], const f64 (&divisors)[V], bool inside, Pack<Result, V>& to) {
+        f64 found[V];
+        if (is_f64) unrolled<V>([&](int j) { found[j] = spreads[j] * divisors[j]; });
+        if (is_f64 && !inside) {
+            inside = true;
+            unrolled<V>([&](int j) { inside = inside && in_range(found[j], found[j]); });
+        }
+        if (is_f64 && inside) return unrolled<V>([&](int j) {
+            const f64 root = spreads[j] * refined_over_root(found[j]);
+            to.at[j] = cast<Result>(!scales && is_own_root(found[j]) ? found[j] : root);
+        });
+        unrolled<V>([&](int j) { found[j] = spreads[j] * one_over(divisors[j]); });
+        of(found, to);
     }
 };
 
@@ -163,92 +167,112 @@ struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, R
 
 // Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
 
-// Results along rows, with a reciprocal in place of the division of a variance. H200, 2026-11, of a copy, by a division: float32 in
-// lines of 32768 0.57 and 0.61; but down as many columns 0.64 and 0.53.
-template <class Emit> struct RowEmit : Emit {};
-template <class T, bool Root, class Result> struct SpreadByReciprocal {
+// With a reciprocal in place of the division of a variance, which is slower down columns.
+template <class Emit> struct RowEmit : Emit { static const bool of_variances = false; };
+template <class Op, class Result> struct SpreadByReciprocal {
+    static const bool of_variances = true;
     typedef Result Out;
-    template <class M> static GR_HD Result of(const M& state, const f64* option) {
+    static GR_HD Result of(const typename Op::State& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);
-        if (!Root) return cast<Result>(variance);
-        return cast<Result>(FewDigits<T>::yes ? short_root_of(variance) : scaled_root_of(variance));
+        const bool is_short = FewDigits<typename Op::Real>::yes;
+        return cast<Result>(!Op::roots ? variance : is_short ? short_root_of(variance) : scaled_root_of(variance));
     }
 };
 template <class T, bool SkipNan, bool Root, class Result>
-struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> : SpreadByReciprocal<T, Root, Result> {};
-template <class T, bool SkipNan, class Result>
-struct RowEmit<Final<ComplexMoments<T, SkipNan>, Result>> : SpreadByReciprocal<T, false, Result> {};
-template <class T, bool SkipNan, class Result>
-struct RowEmit<Final<ComplexStd<T, SkipNan>, Result>> : SpreadByReciprocal<T, true, Result> {};
+struct RowEmit<Final<Variance<T, SkipNan, Root>, Result>> : SpreadByReciprocal<Variance<T, SkipNan, Root>, Result> {};
+template <class T, bool SkipNan, bool Root, class Result>
+struct RowEmit<Final<ComplexVariance<T, SkipNan, Root>, Result>> : SpreadByReciprocal<ComplexVariance<T, SkipNan, Root>, Result> {};
+
+// Sums about the mean before a run, of the elements since and of those that the mean is of.
+template <class State> struct SumsAbout;
+template <class M> struct SumsAbout<Moments2<M>> : PivotSums {
+    GR_HD SumsAbout() : PivotSums(0) {}
+    GR_HD explicit SumsAbout(const Moments2<M>& before) : PivotSums(first_of(before.mean)) {
+        sums = {before.count * rest_of(before.mean), before.m2};
+    }
+    template <class T> GR_HD void take(T x) { add(cast<f64>(x)); }
+    GR_HD f64 squares() const { return sums.squares; }
+    GR_HD Moments2<M> state(f64 count) const {
+        const f64 shift = sums.sum * one_over(count);
+        return {count, shifted(M{pivot}, shift), __fma_rn(-sums.sum, shift, sums.squares)};
+    }
+};
+template <> struct SumsAbout<ComplexMoments2> {
+    f64 re, im, sum_re, sum_im, m2;
+    GR_HD SumsAbout() {}
+    GR_HD explicit SumsAbout(const ComplexMoments2& before) : re(before.re), im(before.im), sum_re(0), sum_im(0), m2(before.m2) {}
+    template <class T> GR_HD void take(T x) {
+        const f64 right = x.re - re, up = x.im - im;
+        sum_re += right;
+        sum_im += up;
+        m2 = __fma_rn(right, right, __fma_rn(up, up, m2));
+    }
+    GR_HD f64 squares() const { return m2; }
+    GR_HD f64 spread(f64 count) const { return __fma_rn(-sum_re, sum_re, __fma_rn(-sum_im, sum_im, count * m2)); }
+    GR_HD ComplexMoments2 state(f64 count) const {
+        const f64 part = one_over(count), right = sum_re * part, up = sum_im * part;
+        return {count, re + right, im + up, __fma_rn(-sum_re, right, __fma_rn(-sum_im, up, m2))};
+    }
+};
 
 // Variances about the mean before the run, which has any number of elements where results have few digits, else at least `least`:
 // no more digits cancel than the run has elements for each of those before it. One reciprocal serves both divisors.
-template <class T, bool SkipNan, bool Root, class Result> struct VarianceScan {
-    typedef Variance<T, SkipNan, Root> Op;
+template <class Op, class Result> struct VarianceScan {
+    typedef typename Op::In T;
     typedef typename Op::State State;
-    static const bool exists = true;
+    typedef VarianceResults<Op, Result> Results;
+    static const bool exists = true, few_digits = FewDigits<typename Op::Real>::yes;
     static const int least = sizeof(Result) <= 4 ? 1 : 4;
-    State state;  // before the run; the sums are about its mean
-    f64 sum, squares, count;
+    SumsAbout<State> sums;
+    f64 before, count;  // elements before the run, and before the next one
     const f64* option;
     GR_HD VarianceScan() {}
-    GR_HD VarianceScan(State before, const f64* options) : option(options) { begin(before); }
-    GR_HD void begin(State before) {
-        state = before;
-        count = before.count;
-        sum = count * rest_of(before.mean);
-        squares = before.m2;
+    GR_HD VarianceScan(const State& state, const f64* options) : option(options) { begin(state); }
+    GR_HD void begin(const State& state) {
+        sums = SumsAbout<State>(state);
+        before = count = state.count;
     }
-    GR_HD State now() const {
-        const f64 part = one_over(count), shift = sum * part;
-        const decltype(state.mean) about = {first_of(state.mean)};
-        return count == state.count ? state : State{count, shifted(about, shift), __fma_rn(-sum, shift, squares)};
-    }
+    GR_HD State now() const { return count > 0 ? sums.state(count) : Op::identity(); }
+    GR_HD bool has_enough() const { return before >= least && count + 1 > option[0]; }
     // True where the next elements, so many whose squares about the mean add up to `more` at most, need no checks.
     GR_HD bool is_steady(int elements, f64 more) const {
-        if (!(state.count >= least && count + 1 > option[0])) return false;
-        const f64 all = count + elements, most = squares + more;
-        return (FewDigits<T>::yes ? more == more : all * most < bit_cast<f64>(0x7fd0000000000000ull)) &&
-               VarianceResults<Op, Result>::covers(squares * one_over(all - option[0]), most * one_over(count + 1 - option[0]));
+        if (!has_enough()) return false;
+        if (!Results::is_wide) return !few_digits || more == more;
+        const f64 all = count + elements, low = sums.squares(), high = low + more;
+        return all * high < bit_cast<f64>(0x7fd0000000000000ull) &&
+               Results::in_range(low * one_over(all - option[0]), high * one_over(count + 1 - option[0]));
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
         bool known = true;  // no element is left out
-        if (SkipNan)
-#pragma unroll
-            for (int j = 0; j < V; j++) known = known && !is_nan(from.at[j]);
-        if (known && state.count >= least && count + 1 > option[0]) {
-            const f64 first = sum, second = squares, number = count;
-            Pack<Result, V> found;
-            walk<false>(from, found);
-            if (FewDigits<T>::yes || count * squares < bit_cast<f64>(0x7fe0000000000000ull)) {
-                to = found;
-                return;
-            }
-            sum = first;  // squares are out of the range of binary64, or NaN
-            squares = second;
-            count = number;
+        if (Op::skips_nan) unrolled<V>([&](int j) { known = known && !is_nan(from.at[j]); });
+        if (known && has_enough()) {
+            const VarianceScan first = *this;
+            walk<false>(from, to);
+            if (!Results::is_wide || count * sums.squares() < bit_cast<f64>(0x7fe0000000000000ull)) return;
+            *this = first;  // squares are out of the range of binary64, or NaN
         }
         ElementwiseScan<Op, RowEmit<Final<Op, Result>>, false> each(now(), option);
         each.run(from, to);
         begin(each.now());
     }
-    // Steady: is_steady has said so.
     template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
-        f64 variances[V];
-#pragma unroll
-        for (int j = 0; j < V; j++) {
-            const f64 d = cast<f64>(from.at[j]) - first_of(state.mean);
-            sum += d;
-            squares = __fma_rn(d, d, squares);
+        f64 spreads[V], divisors[V];
+        unrolled<V>([&](int j) {
+            sums.take(from.at[j]);
             count += 1;
-            variances[j] = __fma_rn(-sum, sum, count * squares) * one_over(count * (count - option[0]));
-        }
-        VarianceResults<Op, Result>::template of<Steady>(variances, to);
+            spreads[j] = sums.spread(count);
+            divisors[j] = count * (count - option[0]);
+        });
+        Results::of(spreads, divisors, Steady, to);
     }
 };
 template <class T, bool SkipNan, bool Root, class Result, int V>
 struct PackScanOf<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, Root>, Result>, V> {
-    typedef VarianceScan<T, SkipNan, Root, Result> type;
+    typedef VarianceScan<Variance<T, SkipNan, Root>, Result> type;
+};
+template <class T, bool SkipNan, bool Root, class Result, int V>
+struct PackScanOf<ComplexVariance<T, SkipNan, Root>, Final<ComplexVariance<T, SkipNan, Root>, Result>, V> {
+    typedef VarianceScan<ComplexVariance<T, SkipNan, Root>, Result> type;
 };
 
 // Running variances of whole lines without carries: about a line's first element, which is one of them, so that no more digits
@@ -262,7 +286,7 @@ struct WholeLineVariance<Variance<T, false, Root>, Final<Variance<T, false, Root
     GR_HD explicit WholeLineVariance(T first) : PivotSums(cast<f64>(first)) {}
     using PivotSums::take;
     GR_HD void take(T x) { add(cast<f64>(x)); }
-    GR_HD f64 variance(f64 count, f64 part) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares) * part; }
+    GR_HD f64 variance(f64 count, f64 part) const { return spread(count) * part; }
     // One over the product of a count and the divisor of its squares.
     static GR_HD f64 part_of(f64 count, const f64* option) {
         const f64 freedom = count - option[0];

@@ -17,7 +17,6 @@ template <bool Turns, class T, int V> GR_HD Pack<T, V> turned(const Pack<T, V>& 
     unrolled<V>([&](int i) { other.at[Turns ? V - 1 - i : i] = pack.at[i]; });
     return other;
 }
-// The same element by element.
 template <class Op, class Emit, bool Exclusive> struct ElementwiseScan {
     typename Op::State state;
     const f64* option;
@@ -32,8 +31,7 @@ template <class Op, class Emit, bool Exclusive> struct ElementwiseScan {
     }
 };
 
-// any, all and the first element change once, if at all: one result for every element of a pack that leaves the state as it is. H200,
-// 2026-11, first elements of 256 MiB of bool element by element and so: 243 us and 148.
+// any, all and the first element change once, if at all: one result for every element of a pack that leaves the state as it is.
 template <class Op, class Emit, int V> struct ChangesOnceScan : ElementwiseScan<Op, Emit, false> {
     static const bool exists = V > 1;
     typedef ElementwiseScan<Op, Emit, false> Elementwise;

@@ -41,12 +41,10 @@ template <class ScanTask, int Warps, int LookBackWarps> struct TileWork {
 // `look_back_warps` warps find its prefixes. TileLocation is where a tile lies, found by one lane for all; PendingState
 // is what a lane keeps between folding and writing. A block takes tile numbers one by one, in order, so that it never
 // waits for a tile of its own. Where Work says `prefetches_tile`, a warp that scans takes the number a round before the
-// tile is fetched; else a warp that looks back does so when it is done. H200, CUDA 13.0, 2026-11, 4 GiB of float32, early
-// and late: one line 0.95 and 0.93 of a copy (float64 0.88 and 0.82), 32 lines 0.94 and 0.89; but in strips down (32768,
-// 32768) 0.87 and 0.97, where the blocks that are ahead should have the next tiles of the same rows.
+// tile is fetched; else a warp that looks back does so when it is done: strips are faster then, where the blocks that are
+// ahead should have the next tiles of the same rows.
 // Where Work says `keeps_step`, warps that scan wait for one another until prefixes are found, so that a block reads and
-// writes in bursts; else each goes on once they are, and some fold while others write: in the same order, a line of 4 GiB,
-// maxima of float32 1.00 and 0.87, of int16 1.00 and 0.93, sums of float16 0.92 and 0.99.
+// writes in bursts; else each goes on once they are, and some fold while others write.
 template <class Work> struct Pipeline {
     typedef typename Work::PendingState PendingState;
     typedef typename Work::TileLocation TileLocation;
@@ -148,8 +146,7 @@ template <class Work> struct Pipeline {
     }
 
     // All threads of the block call. A block takes its first tiles one after another, in which time the other blocks have theirs:
-    // with four neighbours each, every block would wait for the last of the block before it (H200, 2026-11: 60 us until all of them
-    // wrote; 2^28 float32 0.93 of a copy and 0.87).
+    // with four neighbours each, every block would wait for the last of the block before it.
     GR_HD void run() const {
         if (threadIdx.x == 0) {
             begin_flag(&work.ring().taken, FIRST_TILES, 0, 1);

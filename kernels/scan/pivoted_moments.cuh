@@ -29,6 +29,8 @@ struct PivotSums {
     template <class T, int V> GR_HD void take(const Pack<T, V>& pack) {
         unrolled<V>([&](int j) { add(cast<f64>(pack.at[j])); });
     }
+    // The squares about the mean of so many elements, times their number.
+    GR_HD f64 spread(f64 count) const { return __fma_rn(-sums.sum, sums.sum, count * sums.squares); }
     // The state of so many elements whose sums are `all`.
     template <class M> GR_HD Moments2<M> settled(Sums::State all, u32 count) const {
         return settle_powers<M>(PowerSums<2>{pivot, {all.sum, all.squares}, count});

@@ -52,8 +52,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const u64 place = Reverse ? task.tiles - 1 - tile : tile;
         return (i64)(place * tile_elements + (Reverse ? Warps - 1 - warp : warp) * Share::elements);
     }
-    // True where all positions of a share are elements, and the last element of the scan is not among them. Without totals
-    // positions behind the last do no harm: their results are not drained.
+    // True where all positions of a share are elements; and not the last of the scan, which without totals does no harm.
     GR_HD bool is_inner(i64 first) const {
         const i64 low = (i64)task.lead, high = (i64)task.positions, end = first + Share::elements;
         const bool is_open = !Lines && !task.totals;
@@ -93,9 +92,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
                                                       low, (i64)task.positions);
     }
 
-    // True where no line begins or ends in a share, all of whose positions are elements. Found by the tile's number, without a
-    // division for each warp, sums along lines of 65536 and of 5000 float16 had 0.89 and 0.84 of a copy, as it is 0.90 and 0.88,
-    // and of float32 1.03 either way (H200, 2026-11).
+    // True where no line begins or ends in a share, all of whose positions are elements.
     GR_HD bool is_even(i64 first, const Cursor& at) const {
         return is_inner(first) && (!Lines || __all_sync(0xffffffffu, at.left > Share::run && !at.is_head));
     }
@@ -126,8 +123,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const Value value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
         if constexpr (Lane::assumes_finite)
             if (pending.finite) return run.write_finite(value);
-        // Of one line it is found again: kept in a register, float16 had 0.93 of a copy for 0.95.
-        const bool even = Lines ? pending.even : is_inner(first);
+        const bool even = Lines ? pending.even : is_inner(first);  // of one line without a register
         const Cursor at = Lines && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) if (even && (!skips || scratch().misaligned[stage][warp])) {
             const Value own = Running::value(pending.before);
@@ -152,7 +148,6 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         return {(head + lead()) / tile_elements, at == head, at == head || head + task.length < end};
     }
 
-    // What the pipeline asks for.
     static GR_HD PendingState no_pending() { return {Running::identity(), false, false}; }
     GR_HD TileRing<TileLocation>& ring() const { return scratch().ring; }
     GR_HD TileLocation location_of(u64 tile) const { return {tile}; }

@@ -49,15 +49,13 @@ template <class T, bool SkipNan, bool Root> struct ScanStep<Variance<T, SkipNan,
         return merge(state, {1, {element}, element - element});  // NaN where the element is not finite
     }
 };
-template <class Real, bool SkipNan> struct ScanStep<ComplexMoments<Real, SkipNan>> {
+template <class Real, bool SkipNan, bool Root> struct ScanStep<ComplexVariance<Real, SkipNan, Root>> {
     static GR_HD ComplexMoments2 of(ComplexMoments2 state, complex<Real> x, i64 = 0) {
         if (SkipNan && is_nan(x)) return state;
         const f64 re = x.re, im = x.im;
-        return ComplexMoments<Real, SkipNan>::combine(state, {1, re, im, (re - re) + (im - im)});
+        return ComplexVariance<Real, SkipNan, Root>::combine(state, {1, re, im, (re - re) + (im - im)});
     }
 };
-template <class Real, bool SkipNan>
-struct ScanStep<ComplexStd<Real, SkipNan>> : ScanStep<ComplexMoments<Real, SkipNan>> {};
 
 // Elements whose variances have few digits: sums about one mean in binary64 have more than enough.
 template <class T> struct FewDigits { static const bool yes = ExponentShiftedBits<T>::exists; };

@@ -27,6 +27,7 @@ template <int Elements> struct ShareStart {
     u64 line, in_line;
     Offset here, step, pitch;  // where its line begins; bytes from one element to the next, and from one of the share's lines
     bool inner, evenly;        // no line begins or ends in the share; its lines lie evenly apart
+    bool among;                // so do all lines, and elements come before and behind it
     GR_HD ShareStart(const Scan& task, i64 first) : step{task.step_a, task.step_b, task.step_out} {
         const u64 at = first > (i64)task.lead ? (u64)first - task.lead : 0, dims = task.line.count;
         line = task.lines == 1 ? 0 : task.length > 1 ? task.by_length.of(at) : at;
@@ -36,6 +37,7 @@ template <int Elements> struct ShareStart {
         pitch = {last_dim.a, last_dim.b, last_dim.c};
         evenly = first >= (i64)task.lead && first + Elements <= (i64)task.positions;  // all of its positions are elements
         inner = evenly && in_line > 0 && task.length > in_line + Elements;
+        among = evenly && dims == 1 && at > 0 && at + Elements < task.positions - task.lead;
         if (!evenly || dims == 1) return;
         const u64 last = task.length > 1 ? task.by_length.of(at + Elements - 1) : at + Elements - 1;
         if (last == line + 1) {  // of two lines the second may lie anywhere
@@ -59,23 +61,22 @@ template <int Size, int Apart, int Offset> GR_HD u32 picked(const u32* words) {
 // A share whose elements of an operand lie one after another in memory, at whatever alignment, or every second or third of elements
 // of one or two bytes. Aligned packs of memory are copied to shared memory; the first and the last, of which the share has a part
 // each, to one place. Once all are there, they are shifted to the alignment of shared memory. Or those elements are picked that are
-// the operand's: of wider ones asynchronous copies of each are faster. H200, 2026-11, 64 MiB, one by one and so: maxima of every
-// other bool 181 us and 101, of every third uint8 186 and 117, of every other int16 98 and 86, sums of every other float32 71 and
-// 81.
+// the operand's: of wider ones asynchronous copies of each are faster.
 template <int Elements, int Size> struct SteppedSpan {
     static const int packs = Elements * Size / 16, each = 16 / Size;
     u32 apart;       // elements from one to the next; 0: the share is no such one
     u32 phase;       // bytes of the first pack that lie before the share
     const u8* base;  // where the first pack lies
 
-    // `line`: where the share's line begins in the operand, whose elements are `step` bytes apart. Elements come before and behind
-    // the share's, so that all of its packs are the operand's.
-    GR_HD SteppedSpan(const ShareStart<Elements>& start, const u8* line, i64 step) : apart(0) {
+    // `line`: where the share's line begins in the operand, whose elements are `step` bytes apart, and lines of `length` of them
+    // `pitch`. Elements come before and behind the share's, so that all of its packs are the operand's.
+    GR_HD SteppedSpan(const ShareStart<Elements>& start, const u8* line, i64 step, i64 length, i64 pitch) : apart(0) {
         const u8* element = line + (i64)start.in_line * step;
         phase = (u32)((u64)element % 16);
         base = element - phase;
+        const bool together = start.inner || (start.among && length * step == pitch);
         for (int n = 1; n <= (Size <= 2 ? 3 : 1); n++)
-            if (start.inner && step == n * Size && (n == 1 || phase < n * Size)) apart = n;
+            if (together && step == n * Size && (n == 1 || phase < n * Size)) apart = n;
     }
     // All lanes of a warp call. Returns by how many bytes elements are shifted in shared memory.
     GR_HD u32 fetch(u8* to) const {
@@ -227,7 +228,7 @@ template <i64 Offset::*Of, class Units> GR_HD UnitCursor cursor_of(const Units& 
 template <i64 Offset::*Of, int Size, int Unit = 16, int Elements>
 GR_HD u32 fetch_units(const Scan& task, u64 unit, u8* to, const u8* from, i64 first, const ShareStart<Elements>& start) {
     if constexpr (Unit == 16) if (unit != 16) {
-        const SteppedSpan<Elements, Size> span(start, from + start.here.*Of, start.step.*Of);
+        const SteppedSpan<Elements, Size> span(start, from + start.here.*Of, start.step.*Of, (i64)task.length, start.pitch.*Of);
         if (span.apart) return span.fetch(to);
     }
     if constexpr (Unit > Size)
