@@ -20,7 +20,7 @@ from .operator import as_map, cuda_operator, options, own_text, reducer
 from .plan_cache import Plans
 from .plans import Launch, Operator, by_cells
 from .reduce_costs import Effort, seconds
-from .specialise import Plan, first_of_repeated, invariant_operands
+from .specialise import Plan, along_memory, first_of_repeated, invariant_operands
 
 Chunks = tuple[Any, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -90,11 +90,10 @@ def bases_of(
         bases[:, 0] = addresses[:, 0] + first
         if addresses.shape[1] > 1:
             bases[:, 1] = addresses[:, 1] + second
-        if starts is not None:
-            bases[:, 2] = starts
+        bases[:, 2] = layout.index if starts is None else layout.index + np.asarray(starts)
         return bases
     a, *others = addresses[0]
-    return [(a + first, others[0] + second if others else 0, starts[0] if starts is not None else 0)]
+    return [(a + first, others[0] + second if others else 0, layout.index + (starts[0] if starts is not None else 0))]
 
 
 def more_of(addresses: Addresses, layout: Layout) -> Array | None:
@@ -190,10 +189,10 @@ def _cut(
     if of is not None and (fixed := invariant_operands(layout)):
         bound = of
         op, option = reducer(bound, reduced, final, fixed)
-    phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
     for a in chunk:
         check_aligned(a, bound.name)
-    layout = first_of_repeated(op, layout)
+    op, layout = along_memory(op, first_of_repeated(op, layout))
+    phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
     plan, text = Plan(op, layout, phases, count, finish, option), own_text(bound, fixed)
     return _Cut(plan, layout, bound, text, order, _cells(chunk, axes), chunk[0].data.device_id)
 

@@ -1,7 +1,7 @@
 """A chunk of any rank and strides, collapsed to what the kernels walk: kept and reduced dimensions, few and merged.
 
-Nothing is copied: a negative stride is walked from its other end (unless positions count: their order along a line
-is kept), dimensions are taken in memory order where the operator commutes, and neighbours that continue each other
+Nothing is copied: a negative stride is walked from its other end (unless positions count: then a plan may turn a line,
+and has a kernel that knows), dimensions are taken in memory order where the operator commutes, and neighbours that continue each other
 become one.
 """
 
@@ -55,6 +55,20 @@ class Layout:
     low_b: int
     high_b: int
     more: tuple[tuple[int, int, int], ...] = ()  # offset, low and high of a third and fourth operand
+    index: int = 0  # of the walk's first element, from that of the chunk's
+
+    def line_flipped(self) -> Layout:
+        """Of one operand, whose last reduced dimension is walked from its other end."""
+        *others, line = self.reduced
+        by, index = (line.size - 1) * line.a, (line.size - 1) * line.c
+        return replace(
+            self,
+            reduced=(*others, line.flipped()),
+            offset_a=self.offset_a + by,
+            low_a=self.low_a - by,
+            high_a=self.high_a - by,
+            index=self.index + index,
+        )
 
     @property
     def offsets(self) -> tuple[int, ...]:

@@ -58,7 +58,7 @@ def reduce(
     if found is None or launch.current_device() != device:
         out = _reduce_one(chunks, bound, axes, None, finish, final)
         prepared = known[key_of(chunks, 1, bound, axes, None, finish, final)]
-        if len(prepared.steps) == 1 and prepared.steps[0].is_plain:
+        if len(prepared.steps) == 1 and prepared.steps[0].is_plain and not prepared.layout.index:
             _quick[key] = prepared
         return out
     out, pointer = launch.new_array(found.shape, found.dtype, found.nbytes)

@@ -31,7 +31,7 @@ LINES |= {"SHORT_LINES": "short lines"}
 SUMS = ("Sum<", "Mean<", "RootSum<")
 # Operators that fill registers with more than a tile, of which nobody knows how many, and those that a tile of narrow
 # elements fills them for: a second tile would spill.
-FULL = ("Mapped<", "Both<", "User<")
+FULL = ("Mapped<", "Both<", "User<", "Backward<")
 FULL_OF_ONE_TILE = tuple(f"Prod<{map}<{dtype}" for map in ("Value", "NonNan") for dtype in ("half", "bfloat16"))
 
 
@@ -180,6 +180,8 @@ class RowPlanner(Planner):
         alignment, with what lies between them."""
         op, step = self.op, self.row_step
         if self.vector * op.itemsizes[0] != 16 or self.line.a != op.itemsizes[0] or "Refold" in op.type:
+            return False
+        if op.type.startswith("Backward<"):  # places in a staged row ascend
             return False
         if len(op.itemsizes) > 1 or step % op.itemsizes[0]:
             return False

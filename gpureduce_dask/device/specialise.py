@@ -71,6 +71,14 @@ def first_of_repeated(op: Operator, layout: Layout) -> Layout:
     return replace(layout, reduced=tuple(dim for dim in layout.reduced if any(dim.strides)))
 
 
+def along_memory(op: Operator, layout: Layout) -> tuple[Operator, Layout]:
+    """The same where positions are looked for along a line that lies backwards: it is walked as memory has it."""
+    is_backward = bool(layout.reduced) and layout.reduced[-1].a == -op.itemsizes[0] and not _columns_lie_together(layout)
+    if not op.type.startswith("Arg<") or not is_backward:
+        return op, layout
+    return replace(op, type=f"Backward<{op.type}>"), layout.line_flipped()
+
+
 def invariant_operands(layout: Layout) -> tuple[int, ...]:
     """The operands, but for the first, that have one element for a whole line of what kernels read."""
     dims = layout.kept if _columns_lie_together(layout) else layout.reduced

@@ -136,7 +136,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         }
         return place;
     }
-    // Indices ascend in a pack and from pack to pack: the plan walks an indexed line forwards.
+    // Indices ascend in a pack and from pack to pack: where they do not, the plan has Backward.
     template <int Lanes, int V, int N>
     static GR_HD void absorb_packs(State& acc, const Pack<T, V> (&packs)[N], i64 index, i64 gap, i64 step) {
         if constexpr (IsComplex<T>::yes) {
@@ -178,6 +178,40 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
     }
     static GR_HD State shift_index(const State& state, i64 by) { return {state.value, state.index < 0 ? -1 : state.index + by}; }
     static GR_HD i64 finalise(State state, const f64*) { return state.index; }
+};
+
+// A pack from its last element to its first.
+template <class T, int V> GR_HD Pack<T, V> reversed(const Pack<T, V>& pack) {
+    Pack<T, V> back;
+    if constexpr (sizeof(T) <= 2 && sizeof(T) * V % 4 == 0) {
+        const int words = sizeof(T) * V / 4;
+#pragma unroll
+        for (int w = 0; w < words; w++)
+            ((u32*)&back)[w] = __byte_perm(((const u32*)&pack)[words - 1 - w], 0, sizeof(T) == 1 ? 0x0123 : 0x1032);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++) back.at[j] = pack.at[V - 1 - j];
+    }
+    return back;
+}
+// Positions along a line that lies backwards: it is walked as memory has it, and its indices descend (`step` is negative). Packs of
+// one line (Lanes > 1) are turned together, those of several lines one by one.
+template <class Op> struct Backward : Op {
+    template <int Lanes, int V, int N>
+    static GR_HD void absorb_packs(typename Op::State& acc, const Pack<typename Op::In, V> (&packs)[N], i64 index, i64 gap, i64 step) {
+        if constexpr (Lanes == 1 && N > 1) {
+#pragma unroll
+            for (int i = 0; i < N; i++) absorb_pack(acc, packs[i], index + i * gap, step);
+        } else {
+            Pack<typename Op::In, V> back[N];
+#pragma unroll
+            for (int i = 0; i < N; i++) back[i] = reversed(packs[N - 1 - i]);
+            Op::template absorb_packs<Lanes>(acc, back, index + (N - 1) * gap + (V - 1) * step, -gap, -step);
+        }
+    }
+    template <int V> static GR_HD void absorb_pack(typename Op::State& acc, const Pack<typename Op::In, V>& pack, i64 index, i64 step) {
+        absorb_packs<1>(acc, only(pack), index, 0, step);
+    }
 };
 
 // The value itself, for elements (complex) whose ties and NaNs can be told apart only by position.
