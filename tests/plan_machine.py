@@ -169,6 +169,15 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
         assert work.slots <= threads and work.length == work.slots * what["V"]
         assert work.length % work.width == work.tail % work.width == 0 and work.tail < work.length
         assert work.width <= threads * what["V"]
+    elif what.kernel == "reduce_staged_columns":
+        slot, across = what["V"] * op.itemsizes[0], threads // what["Tall"]
+        wide, lines = across - 16 // slot, what["Tall"] * what["Items"]
+        groups, states = work.rows * work.slots // wide, wide * what["V"]
+        gap = 1 if what["V"] * op.state_bytes <= tuning.APART_BYTES else 0
+        shared = threads * (what["V"] + gap)
+        assert step.blocks == groups * work.splits and work.slots % wide == 0
+        assert slot in (4, 8) and work.slots * what["V"] - work.length < states
+        assert step.shared_bytes >= max(2 * lines * (across * slot + 16), 8 * shared)
     elif what.kernel in ("reduce_rows", "reduce_ordered"):
         assert step.blocks <= work.rows * work.splits
     else:
@@ -210,7 +219,8 @@ def check_reads(step: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
         rows = [a for a, _, _ in walked(work.row)]
         assert all(a == rows[i - i % work.width] + i % work.width * work.step_b for i, a in enumerate(rows))
     layout = chunk.layout()
-    unaligned = what.arguments.get("Partial") == "true"  # slots begin with lines
+    # slots begin with lines
+    unaligned = what.arguments.get("Partial") == "true" or what.kernel == "reduce_staged_columns"
     assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
     for base, at in itertools.product(bases, walked(work.row)):
         phases = set()
