@@ -18,7 +18,7 @@ from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, Planne
 from gpureduce_dask.device.specialise import Plan
 from gpureduce_dask.device.task import Work
 
-STAGED = ("reduce_staged_rows", "reduce_subwarp_rows", "reduce_subwarp_runs")
+STAGED = ("reduce_staged_rows", "reduce_subwarp_rows", "reduce_subwarp_runs", "reduce_plane_columns")
 State = tuple[Element, ...]  # of a monoid that remembers its elements in order
 
 
@@ -220,7 +220,10 @@ def check_reads(step: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
         assert all(a == rows[i - i % work.width] + i % work.width * work.step_b for i, a in enumerate(rows))
     layout = chunk.layout()
     # slots begin with lines
-    unaligned = what.arguments.get("Partial") == "true" or what.kernel == "reduce_staged_columns"
+    unaligned = what.arguments.get("Partial") == "true" or what.kernel in (
+        "reduce_staged_columns",
+        "reduce_plane_columns",
+    )
     assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
     for base, at in itertools.product(bases, walked(work.row)):
         phases = set()
@@ -245,7 +248,8 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
         assert work.slots * vector >= phase + work.length
         return
     if what.kernel in STAGED:
-        assert what.kernel == "reduce_subwarp_runs" or work.runs == work.chunks == 1
+        assert what.kernel == "reduce_subwarp_runs" or work.chunks == 1
+        assert what.kernel in ("reduce_subwarp_runs", "reduce_plane_columns") or work.runs == 1
         return
     assert phase + work.length <= work.slots * vector
     if what.kernel in ("reduce_rows", "reduce_short_rows"):

@@ -390,6 +390,8 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "few columns in two passes": ("reduce_flat_columns Finish=TWO_PASS", plain((9000, 3), (0,)), 1, "two-pass"),
     "few columns by atomics": ("reduce_flat_columns Finish=ATOMIC", plain((2, 6000, 3), (1,)), 1, "atomic"),
     "odd columns": ("reduce_columns V=1", plain((18, 1001), (0,)), 1, "ticket"),
+    "columns of small planes": ("reduce_plane_columns", plain((70, 5, 9), (1,), 1, starts=(3,)), 1, "ticket"),
+    "columns of small planes apart": ("reduce_plane_columns", inside((3, 70, 4, 9), (2,), 4), 1, "ticket"),
     "odd columns of bytes": ("reduce_staged_columns", plain((40, 1001), (0,), 1), 1, "ticket"),
     "odd columns of planes of bytes": ("reduce_staged_columns", inside((2, 70, 301), (1,), 1), 1, "two-pass"),
     "odd columns of a plane": ("reduce_columns V=1", plain((18, 1001, 1), (0, 2)), 1, "ticket"),

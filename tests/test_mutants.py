@@ -120,6 +120,16 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         *(partial_of(name, "f8", "columns") for name in ("var", "skew")),
     ),
     "wide columns": (partial_of("sum", "u1", "short columns inside", seed=1),),
+    "staged planes": tuple(
+        partial_of(name, dtype, layout, seed=1)
+        for name, dtype, layout in [
+            *(
+                ("sum", "i1", "staged planes"),
+                ("max", "f4", "staged planes apart"),
+                ("argmax", "u2", "staged planes apart"),
+            )
+        ]
+    ),
     "staged columns": tuple(
         partial_of(name, dtype, layout, seed=seed)
         for name, dtype, layout in [
@@ -549,6 +559,16 @@ MUTANTS = [
         "size - first < task.slots ? size - first",
         "false ? 0",
     ),
+    Mutant("planes used before they are copied", "staged planes", "reduce_plane_columns(", BARRIER),
+    Mutant("columns of one plane for all", "staged planes", "reduce_plane_columns(", "plane * (u32)task.step_b", "0"),
+    Mutant(
+        "columns behind their plane",
+        "staged planes",
+        "reduce_plane_columns(",
+        "column -= width, plane++",
+        "column -= 0",
+    ),
+    Mutant("a plane without its last line", "staged planes", "reduce_plane_columns(", "(Length - 1)", "(Length - 2)"),
     Mutant("lines used before they are copied", "staged columns", "reduce_staged_columns(", BARRIER),
     Mutant("lines copied over before they are used", "staged columns", "reduce_staged_columns(", BARRIER, nth=1),
     Mutant("a stage taken too early", "staged columns", "reduce_staged_columns(", "wait_copies<1>", "wait_copies<2>"),

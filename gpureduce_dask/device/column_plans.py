@@ -14,6 +14,7 @@ from .plans import (
     DEEPEST,
     FLAT,
     RESULT,
+    Launch,
     Planner,
     Steps,
     Way,
@@ -85,6 +86,8 @@ class ColumnPlanner(Planner):
             return
         if self._is_flat():
             yield "flat columns", 0, self._flat_columns
+        if planes := self._planes_of_a_tile():
+            yield "staged planes", 0, partial(self._staged_planes, planes)
         if stagings := self._stagings():
             yield "staged columns", 0, partial(self._staged_columns, stagings)
         if self.depth == DEEPEST or not self._folds_states():
@@ -261,6 +264,35 @@ class ColumnPlanner(Planner):
         effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
         blocks, groups = work.rows * splits, work.rows
         return self._finished(name, work, blocks, groups, line.size, shared, work.cells, is_long, effort=effort)
+
+    def _planes_of_a_tile(self) -> int:
+        """Small planes, one as far from the next as the next from the one behind it, that blocks copy to shared memory
+        with what lies between them; 0 where they are not of few lines close to each other, or whole vectors of columns
+        are a thread's anyway."""
+        op, line, rows, runs, size = self.op, self.line, self.rows, self.runs, self.op.itemsizes[0]
+        is_simple = len(runs) == 1 and len(op.itemsizes) == 1 and self.together and self.chunks == 1 and rows
+        if not is_simple or size not in (1, 2, 4, 8, 16) or self.vector * size >= 16 or "Refold" in op.type:
+            return 0
+        (run,), nbytes, apart = runs, line.size * size, rows[-1].a
+        if run.size > tuning.UNROLLED_ROW or not nbytes <= run.a <= tuning.ROWS_APART * nbytes:
+            return 0
+        plane = (run.size - 1) * run.a + nbytes
+        is_near = plane <= apart <= tuning.ROWS_APART * plane and apart % size == 0
+        is_long = len(rows) == 1 or rows[-1].size * apart >= tuning.PLANE_BYTES
+        return tuning.STAGED_TILE_BYTES // apart if is_near and is_long else 0
+
+    def _staged_planes(self, count: int) -> Steps:
+        """A thread takes one column of such a plane after another."""
+        op, line, (run,), planes = self.op, self.line, self.runs, self.rows[-1]
+        work = self._work_by_lines(line, self.rows, self.runs, 1, True)
+        slots = min(count, planes.size)
+        work = work.but(slots=slots, tiles=-(-planes.size // slots), width=planes.size, step_b=planes.a)
+        blocks, copied = work.rows // planes.size * work.tiles, work.rows * planes.a
+        name = f"reduce_plane_columns<{op.type}, {op.emits}, {run.size}, {tuning.THREADS}, {self.batch}>"
+        cells, shared = self.cells, slots * planes.a + tuning.TILE_MARGIN
+        taken = cells * run.size, 1, 2, copied / CACHE_LINE, cells
+        effort = self._effort("staged planes", blocks * tuning.THREADS, *taken, nbytes=copied)
+        return [Launch(name, blocks, work, shared, effort=effort)]
 
     def _stagings(self) -> list[tuple[int, int]]:
         """Elements of a slot and threads down a column, of tiles that blocks copy to shared memory: for narrow elements
