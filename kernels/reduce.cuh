@@ -15,5 +15,6 @@
 #include "grid/ordered.cuh"
 #include "grid/rows.cuh"
 #include "grid/staged.cuh"
+#include "grid/staged_columns.cuh"
 #include "grid/subwarp_rows.cuh"
 #include "grid/subwarp_runs.cuh"

@@ -18,7 +18,7 @@ from gpureduce_dask.device.plans import FLAT, PARTIALS, Launch, Operator, Planne
 from gpureduce_dask.device.specialise import Plan
 from gpureduce_dask.device.task import Work
 
-STAGED = ("reduce_staged_rows", "reduce_subwarp_rows", "reduce_subwarp_runs")
+STAGED = ("reduce_staged_rows", "reduce_subwarp_rows", "reduce_subwarp_runs", "reduce_plane_columns")
 State = tuple[Element, ...]  # of a monoid that remembers its elements in order
 
 
@@ -169,6 +169,15 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
         assert work.slots <= threads and work.length == work.slots * what["V"]
         assert work.length % work.width == work.tail % work.width == 0 and work.tail < work.length
         assert work.width <= threads * what["V"]
+    elif what.kernel == "reduce_staged_columns":
+        slot, across = what["V"] * op.itemsizes[0], threads // what["Tall"]
+        wide, lines = across - 16 // slot, what["Tall"] * what["Items"]
+        groups, states = work.rows * work.slots // wide, wide * what["V"]
+        gap = 1 if what["V"] * op.state_bytes <= tuning.APART_BYTES else 0
+        shared = threads * (what["V"] + gap)
+        assert step.blocks == groups * work.splits and work.slots % wide == 0
+        assert slot in (4, 8) and work.slots * what["V"] - work.length < states
+        assert step.shared_bytes >= max(2 * lines * (across * slot + 16), 8 * shared)
     elif what.kernel in ("reduce_rows", "reduce_ordered"):
         assert step.blocks <= work.rows * work.splits
     else:
@@ -210,7 +219,11 @@ def check_reads(step: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
         rows = [a for a, _, _ in walked(work.row)]
         assert all(a == rows[i - i % work.width] + i % work.width * work.step_b for i, a in enumerate(rows))
     layout = chunk.layout()
-    unaligned = what.arguments.get("Partial") == "true"  # slots begin with lines
+    # slots begin with lines
+    unaligned = what.arguments.get("Partial") == "true" or what.kernel in (
+        "reduce_staged_columns",
+        "reduce_plane_columns",
+    )
     assert not unaligned or vector * chunk.itemsizes[0] in (4, 8, 16)
     for base, at in itertools.product(bases, walked(work.row)):
         phases = set()
@@ -235,7 +248,8 @@ def check_line(work: Work, what: Chosen, vector: int, phase: int) -> None:
         assert work.slots * vector >= phase + work.length
         return
     if what.kernel in STAGED:
-        assert what.kernel == "reduce_subwarp_runs" or work.runs == work.chunks == 1
+        assert what.kernel == "reduce_subwarp_runs" or work.chunks == 1
+        assert what.kernel in ("reduce_subwarp_runs", "reduce_plane_columns") or work.runs == 1
         return
     assert phase + work.length <= work.slots * vector
     if what.kernel in ("reduce_rows", "reduce_short_rows"):

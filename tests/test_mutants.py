@@ -120,6 +120,24 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         *(partial_of(name, "f8", "columns") for name in ("var", "skew")),
     ),
     "wide columns": (partial_of("sum", "u1", "short columns inside", seed=1),),
+    "staged planes": tuple(
+        partial_of(name, dtype, layout, seed=1)
+        for name, dtype, layout in [
+            *(
+                ("sum", "i1", "staged planes"),
+                ("max", "f4", "staged planes apart"),
+                ("argmax", "u2", "staged planes apart"),
+            )
+        ]
+    ),
+    "staged columns": tuple(
+        partial_of(name, dtype, layout, seed=seed)
+        for name, dtype, layout in [
+            *(("sum", "u1", "staged columns"), ("max", "i2", "staged columns"), ("argmin", "i1", "staged columns")),
+            *(("sum", "i1", "staged columns of many rows"), ("argmax", "u2", "staged columns of many rows")),
+        ]
+        for seed in range(2)
+    ),
     "short columns": tuple(
         partial_of(name, dtype, f"short columns{where}", seed=1)
         for name, dtype in (("max", "u1"), ("sum", "f4"))
@@ -541,6 +559,33 @@ MUTANTS = [
         "size - first < task.slots ? size - first",
         "false ? 0",
     ),
+    Mutant("planes used before they are copied", "staged planes", "reduce_plane_columns(", BARRIER),
+    Mutant("columns of one plane for all", "staged planes", "reduce_plane_columns(", "plane * (u32)task.step_b", "0"),
+    Mutant(
+        "columns behind their plane",
+        "staged planes",
+        "reduce_plane_columns(",
+        "column -= width, plane++",
+        "column -= 0",
+    ),
+    Mutant("a plane without its last line", "staged planes", "reduce_plane_columns(", "(Length - 1)", "(Length - 2)"),
+    Mutant("lines used before they are copied", "staged columns", "reduce_staged_columns(", BARRIER),
+    Mutant("lines copied over before they are used", "staged columns", "reduce_staged_columns(", BARRIER, nth=1),
+    Mutant("a stage taken too early", "staged columns", "reduce_staged_columns(", "wait_copies<1>", "wait_copies<2>"),
+    Mutant("lines past the last", "staged columns", "struct LineStage", "row >= count || ", ""),
+    Mutant("all of a line's 16 bytes", "staged columns", "struct LineStage", "from + 16 <= high", "true"),
+    Mutant("16 bytes from before the first", "staged columns", "struct LineStage", "from >= low && ", ""),
+    Mutant("bytes of the first word alone", "staged columns", "shifted_words(", "words[w + 1]", "words[w]"),
+    Mutant(
+        "the same place in every stage",
+        "staged columns",
+        "reduce_staged_columns(",
+        "begin * step) % 16",
+        "0 * step) % 16",
+    ),
+    Mutant("results before others have come", "staged columns", "write_results(", BARRIER),
+    Mutant("results past the line", "staged columns", "write_results(", " && q < left", ""),
+    Mutant("slots of aligned lines", "staged columns", "write_tile(", "V == 1 || Own", "V == 1"),
     Mutant("barrier dropped after staging", "staged", "reduce_staged_rows(", BARRIER),
     Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<0>", "wait_copies<1>"),
     Mutant("staging past the end", "staged", "stage_rows(", "owned / 16 < wanted ? owned / 16 : wanted", "wanted"),

@@ -14,6 +14,7 @@ from .plans import (
     DEEPEST,
     FLAT,
     RESULT,
+    Launch,
     Planner,
     Steps,
     Way,
@@ -22,6 +23,7 @@ from .plans import (
     blocks_for,
     is_one,
     row_major,
+    seconds_of,
 )
 from .reduce_costs import Effort, rounds_of, shared_lines
 from .task import Work, flag
@@ -84,6 +86,10 @@ class ColumnPlanner(Planner):
             return
         if self._is_flat():
             yield "flat columns", 0, self._flat_columns
+        if planes := self._planes_of_a_tile():
+            yield "staged planes", 0, partial(self._staged_planes, planes)
+        if stagings := self._stagings():
+            yield "staged columns", 0, partial(self._staged_columns, stagings)
         if self.depth == DEEPEST or not self._folds_states():
             return
         if repeats := repeated(self):
@@ -258,6 +264,82 @@ class ColumnPlanner(Planner):
         effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
         blocks, groups = work.rows * splits, work.rows
         return self._finished(name, work, blocks, groups, line.size, shared, work.cells, is_long, effort=effort)
+
+    def _planes_of_a_tile(self) -> int:
+        """Small planes, one as far from the next as the next from the one behind it, that blocks copy to shared memory
+        with what lies between them; 0 where they are not of few lines close to each other, or whole vectors of columns
+        are a thread's anyway."""
+        op, line, rows, runs, size = self.op, self.line, self.rows, self.runs, self.op.itemsizes[0]
+        is_simple = len(runs) == 1 and len(op.itemsizes) == 1 and self.together and self.chunks == 1 and rows
+        if not is_simple or size not in (1, 2, 4, 8, 16) or self.vector * size >= 16 or "Refold" in op.type:
+            return 0
+        (run,), nbytes, apart = runs, line.size * size, rows[-1].a
+        if run.size > tuning.UNROLLED_ROW or not nbytes <= run.a <= tuning.ROWS_APART * nbytes:
+            return 0
+        plane = (run.size - 1) * run.a + nbytes
+        is_near = plane <= apart <= tuning.ROWS_APART * plane and apart % size == 0
+        is_long = len(rows) == 1 or rows[-1].size * apart >= tuning.PLANE_BYTES
+        return tuning.STAGED_TILE_BYTES // apart if is_near and is_long else 0
+
+    def _staged_planes(self, count: int) -> Steps:
+        """A thread takes one column of such a plane after another."""
+        op, line, (run,), planes = self.op, self.line, self.runs, self.rows[-1]
+        work = self._work_by_lines(line, self.rows, self.runs, 1, True)
+        slots = min(count, planes.size)
+        work = work.but(slots=slots, tiles=-(-planes.size // slots), width=planes.size, step_b=planes.a)
+        blocks, copied = work.rows // planes.size * work.tiles, work.rows * planes.a
+        name = f"reduce_plane_columns<{op.type}, {op.emits}, {run.size}, {tuning.THREADS}, {self.batch}>"
+        cells, shared = self.cells, slots * planes.a + tuning.TILE_MARGIN
+        taken = cells * run.size, 1, 2, copied / CACHE_LINE, cells
+        effort = self._effort("staged planes", blocks * tuning.THREADS, *taken, nbytes=copied)
+        return [Launch(name, blocks, work, shared, effort=effort)]
+
+    def _stagings(self) -> list[tuple[int, int]]:
+        """Elements of a slot and threads down a column, of tiles that blocks copy to shared memory: for narrow elements
+        whose lines begin at so many places of a word that few columns are a thread's otherwise. None where lines are
+        too short for them, or so few that threads down a column would have none."""
+        op, line, runs, size = self.op, self.line, self.runs, self.op.itemsizes[0]
+        is_simple = len(runs) == 1 and len(op.itemsizes) == 1 and self.together and op.commutative
+        if not is_simple or size > 2 or self.vector * size >= tuning.SLOT_BYTES or self.crowded or self._stops():
+            return []
+        if "Refold" in op.type or (self.chunks > 1 and not self._may_go_by_chunk()):
+            return []
+        widest, nbytes = min(self._widest(), tuning.SLOT_BYTES // size), line.size * size
+        slots = {vector for vector in (widest, max(4 // size, widest // 2)) if vector * size >= 4}
+        talls = [tall for tall in (1, 2, 4) if tall == 1 or runs[0].size >= 2 * tall * tuning.STAGED_LINES]
+        shapes = [(vector, tall) for vector in slots for tall in talls]
+        return [each for each in shapes if 2 * nbytes >= self._staged_width(*each) * each[0] * size]
+
+    def _staged_width(self, vector: int, tall: int) -> int:
+        """Slots across a tile, beside which lines have 16 bytes before them (kernels/grid/staged_columns.cuh)."""
+        return tuning.THREADS // tall - 16 // (vector * self.op.itemsizes[0])
+
+    def _staged_columns(self, stagings: Sequence[tuple[int, int]]) -> Steps:
+        return min((self._staged_tiles(*each) for each in stagings), key=seconds_of)
+
+    def _staged_tiles(self, vector: int, tall: int) -> Steps:
+        """Tiles of columns whose lines blocks copy as they lie, some at a time."""
+        op, line, (run,), size, items = self.op, self.line, self.runs, self.op.itemsizes[0], tuning.STAGED_LINES
+        wide, lines = self._staged_width(vector, tall), tall * items
+        across = -(-line.size // (wide * vector))
+        work = self._work_by_lines(line, self.rows, self.runs, vector, True).but(slots=across * wide)
+        tiles = work.rows * across
+        wanted, most = -(-2 * tuning.FEW_BLOCKS // (tiles * self.chunks)), max(1, run.size // (2 * lines))
+        parts = max(balanced(tiles * self.chunks, wanted, most), -(-run.size // (tall * tuning.MOST_TAKEN)))
+        work = work.but(tiles=tiles, splits=parts * self.chunks)
+        name = (
+            f"reduce_staged_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {tall}, {items}, {{}}, {self.batch}>"
+        )
+        stage = lines * (tuning.THREADS // tall * vector * size + 16)
+        gap = 1 if vector * op.state_bytes <= tuning.APART_BYTES else 0
+        shared = max(2 * stage, tuning.THREADS * (vector + gap) * max(8, op.state_bytes))
+        is_long = self._published_bytes(work.splits * wide * vector) > tuning.LONG_FOLD_BYTES
+        each, blocks = -(-run.size // parts), tiles * work.splits
+        loads = blocks * tuning.THREADS * each / tall
+        copied = blocks * each * (wide * vector * size + SECTOR) / CACHE_LINE
+        ends = blocks * wide * vector * max(1, (tall - 1).bit_length())
+        effort = self._effort("staged columns", blocks * tuning.THREADS, loads, vector, each / lines, copied, ends)
+        return self._finished(name, work, blocks, tiles, wide * vector, shared, work.cells, is_long, effort=effort)
 
     def _tiles(self, by_chunk: bool = False) -> Steps:
         """Columns by tiles, whose lines begin with slots where they are aligned. ``by_chunk``: a block keeps to runs of

@@ -130,8 +130,8 @@ GR_HD void fold_tile(const Partials& partials, u64 splits) {
 }
 
 // Writes the tile's columns from shared memory: to the partials of this split, or to their cells. Most of a thread's are of one
-// row, whose place is looked up once.
-template <class Op, class Emit, int V, int Threads, int Wide, int Finish, bool Partial, int Chunks>
+// row, whose place is looked up once. Own: lines begin with a slot, whatever their alignment.
+template <class Op, class Emit, int V, int Threads, int Wide, int Finish, bool Partial, bool Own, int Chunks>
 GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
     typedef typename Op::State State;
     const TileStates<State, V> each;
@@ -149,7 +149,7 @@ GR_HD void write_tile(const Task<Chunks>& task, u64 tile, u64 split) {
             if (x >= task.rows * task.slots) return;
             const u64 outer = row_of(task, x), before = outer * task.slots, left = before + task.slots - begin;
             const Offset at = task.row.at(outer);
-            const i64 phase = V == 1 ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
+            const i64 phase = V == 1 || Own ? 0 : (i64)((u64)(task.base[0].a + at.a) / Reader<typename Op::In>::size_a % V);
             place = (i64)(begin - before) * V - phase;
             first = task.first_cell + at.c + place * task.step_c;
             end = left < Wide ? (u32)left * V : columns;
@@ -174,7 +174,7 @@ GR_HD void take_tail(const TaskT& task, u64 tile, const Base* base) {
 }
 
 // All threads call; each has put its states into shared memory. Writes the tile once all its splits have called.
-template <class Op, class Emit, int V, int Threads, int Wide, bool Even, int Finish, class TaskT>
+template <class Op, class Emit, int V, int Threads, int Wide, bool Even, int Finish, bool Own = false, class TaskT>
 GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
     typedef typename Op::State State;
     fold_down<Op, V, Wide * V, Threads, Threads / Wide>();
@@ -184,13 +184,13 @@ GR_HD void finish_tile(const TaskT& task, u64 tile, u64 split) {
             if (share.is_last) take_tail<Op, V, Threads, Wide>(task, tile, share.base);
         }
     if (task.splits == 1) {
-        write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
+        write_tile<Op, Emit, V, Threads, Wide, Finish, false, Own>(task, tile, split);
         return;
     }
-    write_tile<Op, Emit, V, Threads, Wide, Finish, true>(task, tile, split);
+    write_tile<Op, Emit, V, Threads, Wide, Finish, true, Own>(task, tile, split);
     if (!JOINS<Finish> || !is_joining<Finish>(task, tile, split)) return;
     fold_tile<Op, V, Threads, Wide * V>(partials_of<State, Finish>(task, tile * task.splits * (Wide * V)), task.splits);
-    write_tile<Op, Emit, V, Threads, Wide, Finish, false>(task, tile, split);
+    write_tile<Op, Emit, V, Threads, Wide, Finish, false, Own>(task, tile, split);
 }
 
 // Writes the cells of a thread's V columns, of which it has taken all elements.

@@ -22,12 +22,13 @@ struct StagedTile {
     GR_HD u64 row(u32 of_tile) const { return plane + first + of_tile; }
 };
 
-// All threads call. Starts copying a tile's rows, of a line that begins so far from the chunk's first, from the start of a cache
-// line on: the plane's rows before the tile fill that. What does not fill 16 bytes at either end of the plane goes by elements.
+// All threads call. Starts copying a tile's rows, of so many bytes and of a line that begins so far from the chunk's first, from
+// the start of a cache line on: the plane's rows before the tile fill that. What does not fill 16 bytes at either end of the plane
+// goes by elements.
 // Where the tile's first row is; shared memory holds 142 bytes more than its rows.
 template <class In, int Threads, int Chunks>
-GR_HD const In* stage_rows(const Task<Chunks>& task, const u8* line, const StagedTile& tile, u8* to) {
-    const u64 row_bytes = task.length * sizeof(In), left = task.by_width.size - tile.first - 1;
+GR_HD const In* stage_stretches(const Task<Chunks>& task, u64 row_bytes, const u8* line, const StagedTile& tile, u8* to) {
+    const u64 left = task.by_width.size - tile.first - 1;
     const u8* from = line + task.row.at(tile.plane).a + (i64)tile.first * task.step_b;
     const u32 lead = (u32)((u64)from % (tile.first ? 128 : 16));
     const u64 owned = lead + left * task.step_b + row_bytes, wanted = (lead + (tile.rows - 1) * task.step_b + row_bytes + 15) / 16;
@@ -40,37 +41,42 @@ GR_HD const In* stage_rows(const Task<Chunks>& task, const u8* line, const Stage
     if (whole < wanted && tail < owned && tail >= 16 * begin) *(In*)(to + tail) = *(const In*)(from + tail);
     return (const In*)(to + lead);
 }
+template <class In, int Threads, int Chunks>
+GR_HD const In* stage_rows(const Task<Chunks>& task, const u8* line, const StagedTile& tile, u8* to) {
+    return stage_stretches<In, Threads>(task, task.length * sizeof(In), line, tile, to);
+}
 // Elements from one row to the next in shared memory.
 template <class In, int Chunks> GR_HD u32 staged_step(const Task<Chunks>& task) { return (u32)task.step_b / sizeof(In); }
 
-// What a row of Length elements gives, those of `pack` from element `first` on.
+// What a row of Length elements gives, those of `pack` from element `first` on, whose indices are so far apart.
 template <class Op, int Length, int Count, int Chunks>
-GR_HD typename Op::State row_state(const Task<Chunks>& task, const Pack<typename Op::In, Count>& pack, int first) {
+GR_HD typename Op::State row_state(const Task<Chunks>& task, i64 step, const Pack<typename Op::In, Count>& pack, int first) {
     Pack<typename Op::In, 1> packs[Length];
 #pragma unroll
     for (int k = 0; k < Length; k++) packs[k].at[0] = pack.element(first + k);
     typename Op::Acc acc = Op::start();
-    Op::template absorb_packs<1>(acc, packs, task.base[0].index, task.step_c, task.step_c);
+    Op::template absorb_packs<1>(acc, packs, task.base[0].index, step, step);
     return Op::settle(acc);
 }
 // Finishes Rows rows of Length elements, one behind another. With Checked it answers false where one may have had a NaN in it.
 template <class Op, class Emit, int Length, int Rows, bool Checked, int Count, int Chunks>
-GR_HD bool finish_rows(const Task<Chunks>& task, const Pack<typename Op::In, Count>& pack, Pack<typename Emit::Out, Rows>& to) {
+GR_HD bool finish_rows(const Task<Chunks>& task, i64 step, const Pack<typename Op::In, Count>& pack,
+                       Pack<typename Emit::Out, Rows>& to) {
     bool good = true;
 #pragma unroll
     for (int r = 0; r < Rows; r++) {
-        const auto state = row_state<Op, Length>(task, pack, r * Length);
+        const auto state = row_state<Op, Length>(task, step, pack, r * Length);
         if constexpr (Checked) good = good && !is_suspect(state);
         to.at[r] = Emit::of(state, task.option);
     }
     return good;
 }
 template <class Op, class Emit, int Length, int Rows, int Count, int Chunks>
-GR_HD Pack<typename Emit::Out, Rows> results_of(const Task<Chunks>& task, const Pack<typename Op::In, Count>& pack) {
+GR_HD Pack<typename Emit::Out, Rows> results_of(const Task<Chunks>& task, i64 step, const Pack<typename Op::In, Count>& pack) {
     Pack<typename Emit::Out, Rows> found;
     if constexpr (Clean<Op>::simpler)
-        if (finish_rows<typename Clean<Op>::type, Emit, Length, Rows, true>(task, pack, found)) return found;
-    finish_rows<Op, Emit, Length, Rows, false>(task, pack, found);
+        if (finish_rows<typename Clean<Op>::type, Emit, Length, Rows, true>(task, step, pack, found)) return found;
+    finish_rows<Op, Emit, Length, Rows, false>(task, step, pack, found);
     return found;
 }
 
@@ -98,7 +104,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const _
     Out* out = (Out*)task.out + task.first_cell;
     const auto take_one = [&](u32 r) {
         const auto row = words_of<In, Length, sizeof(In)>(tile + r * staged_step<In>(task));
-        store_streaming(out + task.row.at(rows.row(r)).c, results_of<Op, Emit, Length, 1>(task, row).at[0]);
+        store_streaming(out + task.row.at(rows.row(r)).c, results_of<Op, Emit, Length, 1>(task, task.step_c, row).at[0]);
     };
     if constexpr (Rows == 1) {
         for (u32 r = threadIdx.x; r < rows.rows; r += Threads) take_one(r);
@@ -114,7 +120,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const _
                 for (; r < rows.rows; r++) take_one(r);
                 return;
             }
-            const auto found = results_of<Op, Emit, Length, Rows>(task, words_of<In, count, bytes>(tile + r * Length));
+            const auto found = results_of<Op, Emit, Length, Rows>(task, task.step_c, words_of<In, count, bytes>(tile + r * Length));
             if (whole) {
                 store_pack_streaming(cells + r, found);
             } else {
@@ -122,5 +128,33 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_rows(const _
                 for (int i = 0; i < Rows; i++) store_streaming(cells + r + i, found.at[i]);
             }
         }
+    }
+}
+
+// Grid: one block a tile of planes, in the place of rows, each of Length lines of `length` columns. The last dimension of rows has
+// those that a tile may have. Uses a tile of shared memory. A thread takes one column after another. For any operator.
+template <class Op, class Emit, int Length, int Threads, int Chunks>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_plane_columns(const __grid_constant__ Task<Chunks> task) {
+    typedef typename Op::In In;
+    const StagedTile planes(task);
+    const i64 line_bytes = task.run.dim[0].a, step = task.run.dim[0].c;
+    const u64 plane_bytes = (Length - 1) * line_bytes + task.length * sizeof(In);
+    const u8* tile = (const u8*)stage_stretches<In, Threads>(task, plane_bytes, task.base[0].a, planes, (u8*)GR_SHARED);
+    const u32 width = (u32)task.length, ahead = Threads / width, across = Threads - ahead * width;
+    u32 plane = threadIdx.x / width, column = threadIdx.x - plane * width;
+    commit_copies();
+    wait_copies<0>();
+    __syncthreads();
+    typename Emit::Out* out = (typename Emit::Out*)task.out + task.first_cell + task.row.at(planes.row(0)).c;
+    const i64 plane_cells = task.row.dim[task.row.count - 1].c;
+    while (plane < planes.rows) {
+        const u8* from = tile + plane * (u32)task.step_b + column * (u32)sizeof(In);
+        Pack<In, Length> lines;
+#pragma unroll
+        for (int k = 0; k < Length; k++) lines.at[k] = *(const In*)(from + k * (u32)line_bytes);
+        const auto result = results_of<Op, Emit, Length, 1>(task, step, lines).at[0];
+        store_streaming(out + plane * plane_cells + column * task.step_c, result);
+        plane += ahead, column += across;
+        if (column >= width) column -= width, plane++;
     }
 }

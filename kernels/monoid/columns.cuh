@@ -67,18 +67,68 @@ GR_HD void transpose_bytes(u32 r0, u32 r1, u32 r2, u32 r3, u32 (&column)[4]) {
     column[2] = __byte_perm(high_a, high_b, 0x5410);
     column[3] = __byte_perm(high_a, high_b, 0x7632);
 }
-// Bytes of four rows are turned into words of one column each, which one instruction adds up. 32 bits hold a
-// thread's sum.
-template <class T, class A, int V> struct ByteColumns {
-    static const bool counts = false, takes_four = V % 4 == 0, takes_rows = false;  // whole words
-    i32 sum[V];
+// What a sum of narrow integers adds up in a thread, exactly: the elements, their magnitudes or their squares. 32 bits hold that of
+// 2^16 elements, but for squares of two bytes. `four` takes a word of bytes.
+template <class T> struct NarrowTotal { typedef i32 type; };
+template <> struct NarrowTotal<u16> { typedef u32 type; };
+template <class Map> struct NarrowTerm { static const bool yes = false; };
+template <class T> struct NarrowValues {
+    static const bool yes = true;
+    typedef typename NarrowTotal<T>::type Total;
+    static GR_HD void one(Total& sum, T x) { sum += (Total)cast<i32>(x); }
+    static GR_HD void four(Total& sum, u32 word) { sum += ByteWord<T>::dot((i32)word, 0x01010101); }
+};
+template <class T> struct NarrowSquares {
+    static const bool yes = true;
+    typedef u32 Total;
+    static GR_HD void one(Total& sum, T x) { sum += (u32)(cast<i32>(x) * cast<i32>(x)); }
+    static GR_HD void four(Total& sum, u32 word) { sum += (u32)ByteWord<T>::dot((i32)word, (i32)word); }
+};
+template <> struct NarrowSquares<i16> {
+    static const bool yes = true;
+    typedef i64 Total;
+    static GR_HD void one(Total& sum, i16 x) { add_product(sum, (i32)x, (i32)x); }
+};
+template <> struct NarrowSquares<u16> {
+    static const bool yes = true;
+    typedef u64 Total;
+    static GR_HD void one(Total& sum, u16 x) { add_product(sum, (u32)x, (u32)x); }
+};
+template <class T> struct NarrowMagnitudes {
+    static const bool yes = true;
+    typedef u32 Total;
+    static GR_HD void one(Total& sum, T x) { sum += (u32)(x < 0 ? -(i32)x : (i32)x); }
+    static GR_HD void four(Total& sum, u32 word) {  // of a negative byte the others of its bits, and one
+        const u32 signs = word >> 7 & 0x01010101u;
+        sum = __dp4a(word ^ signs * 255, 0x01010101u, __dp4a(signs, 0x01010101u, sum));
+    }
+};
+template <class To> struct NarrowTerm<Value<boolean, To>> : NarrowValues<boolean> {};
+template <class To> struct NarrowTerm<Value<i8, To>> : NarrowValues<i8> {};
+template <class To> struct NarrowTerm<Value<u8, To>> : NarrowValues<u8> {};
+template <class To> struct NarrowTerm<Value<i16, To>> : NarrowValues<i16> {};
+template <class To> struct NarrowTerm<Value<u16, To>> : NarrowValues<u16> {};
+template <class Number, class To> struct NarrowTerm<Square<i8, Number, To>> : NarrowSquares<i8> {};
+template <class Number, class To> struct NarrowTerm<Square<u8, Number, To>> : NarrowSquares<u8> {};
+template <class Number, class To> struct NarrowTerm<Square<i16, Number, To>> : NarrowSquares<i16> {};
+template <class Number, class To> struct NarrowTerm<Square<u16, Number, To>> : NarrowSquares<u16> {};
+template <> struct NarrowTerm<Magnitude<boolean>> : NarrowValues<boolean> {};
+template <> struct NarrowTerm<Magnitude<i8>> : NarrowMagnitudes<i8> {};
+template <> struct NarrowTerm<Magnitude<u8>> : NarrowValues<u8> {};
+template <> struct NarrowTerm<Magnitude<i16>> : NarrowMagnitudes<i16> {};
+template <> struct NarrowTerm<Magnitude<u16>> : NarrowValues<u16> {};
+
+// Bytes of four rows are turned into words of one column each, which one instruction adds up.
+template <class Term, class T, class A, int V> struct NarrowColumns {
+    static const bool counts = false, takes_four = sizeof(T) == 1 && V % 4 == 0, takes_rows = false;  // whole words
+    typename Term::Total sum[V];
     GR_HD void start() {
 #pragma unroll
         for (int j = 0; j < V; j++) sum[j] = 0;
     }
     GR_HD void take(const Pack<T, V>& pack, i64, const i64 (&)[V]) {
 #pragma unroll
-        for (int j = 0; j < V; j++) sum[j] += cast<i32>(pack.at[j]);
+        for (int j = 0; j < V; j++) Term::one(sum[j], pack.at[j]);
     }
     GR_HD void take_four(const Pack<T, V>& a, const Pack<T, V>& b, const Pack<T, V>& c, const Pack<T, V>& d) {
 #pragma unroll
@@ -86,7 +136,7 @@ template <class T, class A, int V> struct ByteColumns {
             u32 column[4];
             transpose_bytes(((const u32*)&a)[w], ((const u32*)&b)[w], ((const u32*)&c)[w], ((const u32*)&d)[w], column);
 #pragma unroll
-            for (int k = 0; k < 4; k++) sum[4 * w + k] += ByteWord<T>::dot((i32)column[k], 0x01010101);
+            for (int k = 0; k < 4; k++) Term::four(sum[4 * w + k], column[k]);
         }
     }
     GR_HD A settle(int j) { return (A)sum[j]; }
@@ -195,8 +245,8 @@ template <class T, bool Every, int V> struct LogicColumns {
     }
 };
 // Counts of bytes: sums of ones.
-template <class T, int V> struct ByteCounts : ByteColumns<u8, i64, V> {
-    typedef ByteColumns<u8, i64, V> Sums;
+template <class T, int V> struct ByteCounts : NarrowColumns<NarrowValues<u8>, u8, i64, V> {
+    typedef NarrowColumns<NarrowValues<u8>, u8, i64, V> Sums;
     static GR_HD Pack<u8, V> ones(const Pack<T, V>& pack) {
         Pack<u8, V> found;
 #pragma unroll
@@ -482,39 +532,33 @@ template <bool Max, bool SkipNan, int V>
 struct EvenColumns<Arg<i16, Max, SkipNan>, V> : PlacedColumns<i16, Max, V> {};
 template <bool Max, bool SkipNan, int V>
 struct EvenColumns<Arg<u16, Max, SkipNan>, V> : PlacedColumns<u16, Max, V> {};
-template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 8> : PlacedColumns<u8, Max, 8> {};
-template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 8> : PlacedColumns<i8, Max, 8> {};
-template <bool Max> struct EvenColumns<Arg<u8, Max, false>, 16> : PlacedColumns<u8, Max, 16> {};
-template <bool Max> struct EvenColumns<Arg<i8, Max, false>, 16> : PlacedColumns<i8, Max, 16> {};
+template <class T, bool Max, int V, bool InWords = V % 4 == 0> struct ByteArgColumns : PlacedColumns<T, Max, V> {};
+template <class T, bool Max, int V> struct ByteArgColumns<T, Max, V, false> : ArgColumns<T, Max, false, V> {};
+template <bool Max, int V> struct EvenColumns<Arg<u8, Max, false>, V> : ByteArgColumns<u8, Max, V> {};
+template <bool Max, int V> struct EvenColumns<Arg<i8, Max, false>, V> : ByteArgColumns<i8, Max, V> {};
 
-template <class A> struct Columns<Sum<Value<i8, A>, A>, 16> : ByteColumns<i8, A, 16> {};
-template <class A> struct Columns<Sum<Value<i8, A>, A>, 8> : ByteColumns<i8, A, 8> {};
-template <class A> struct Columns<Sum<Value<u8, A>, A>, 16> : ByteColumns<u8, A, 16> {};
-template <class A> struct Columns<Sum<Value<u8, A>, A>, 8> : ByteColumns<u8, A, 8> {};
-template <class A> struct Columns<Sum<Value<boolean, A>, A>, 16> : ByteColumns<boolean, A, 16> {};
-template <class A> struct Columns<Sum<Value<boolean, A>, A>, 8> : ByteColumns<boolean, A, 8> {};
-template <bool Max> struct Columns<MinMax<i8, Max, false>, 16> : ExtremeColumns<i8, Max, false, 16> {};
-template <bool Max> struct Columns<MinMax<u8, Max, false>, 16> : ExtremeColumns<u8, Max, false, 16> {};
-template <bool Max> struct Columns<MinMax<boolean, Max, false>, 16> : ExtremeColumns<boolean, Max, false, 16> {};
-template <bool Max> struct Columns<MinMax<i16, Max, false>, 8> : ExtremeColumns<i16, Max, false, 8> {};
-template <bool Max> struct Columns<MinMax<u16, Max, false>, 8> : ExtremeColumns<u16, Max, false, 8> {};
-template <bool Max, bool Skip> struct Columns<MinMax<half, Max, Skip>, 8> : ExtremeColumns<half, Max, Skip, 8> {};
-template <bool Max, bool Skip>
-struct Columns<MinMax<bfloat16, Max, Skip>, 8> : ExtremeColumns<bfloat16, Max, Skip, 8> {};
-template <class T, bool Every, class Op, int V, bool InWords = (sizeof(T) < 4 && sizeof(T) * V % 4 == 0)>
+template <class Map, class A, int V, bool Narrow = NarrowTerm<Map>::yes> struct SumColumns : ColumnsOneByOne<Sum<Map, A>, V> {};
+template <class Map, class A, int V>
+struct SumColumns<Map, A, V, true> : NarrowColumns<NarrowTerm<Map>, typename Map::In, A, V> {};
+template <class Map, class A, int V> struct Columns<Sum<Map, A>, V> : SumColumns<Map, A, V> {};
+// Whether columns lie in words as narrow elements do.
+template <class T, int V> constexpr bool IN_WORDS = sizeof(T) < 4 && sizeof(T) * V % 4 == 0;
+template <class T, bool Max, bool Skip, int V, bool InWords = IN_WORDS<T, V>>
+struct ExtremeColumnsOf : ExtremeColumns<T, Max, Skip, V> {};
+template <class T, bool Max, bool Skip, int V>
+struct ExtremeColumnsOf<T, Max, Skip, V, false> : ColumnsOneByOne<MinMax<T, Max, Skip>, V> {};
+template <class T, bool Max, bool Skip, int V> struct Columns<MinMax<T, Max, Skip>, V> : ExtremeColumnsOf<T, Max, Skip, V> {};
+template <class T, bool Every, class Op, int V, bool InWords = IN_WORDS<T, V>>
 struct LogicColumnsOf : LogicColumns<T, Every, V> {};
 template <class T, bool Every, class Op, int V> struct LogicColumnsOf<T, Every, Op, V, false> : ColumnsOneByOne<Op, V> {};
 template <class T, int V> struct Columns<Any<T>, V> : LogicColumnsOf<T, false, Any<T>, V> {};
 template <class T, int V> struct Columns<All<T>, V> : LogicColumnsOf<T, true, All<T>, V> {};
-template <> struct Columns<CountNonzero<boolean>, 8> : ByteCounts<boolean, 8> {};
-template <> struct Columns<CountNonzero<i8>, 8> : ByteCounts<i8, 8> {};
-template <> struct Columns<CountNonzero<u8>, 8> : ByteCounts<u8, 8> {};
-template <> struct Columns<MaxMagnitude<i8>, 8> : MagnitudeColumns<i8, 8> {};
-template <> struct Columns<MaxMagnitude<u8>, 8> : MagnitudeColumns<u8, 8> {};
-template <> struct Columns<MaxMagnitude<i16>, 8> : MagnitudeColumns<i16, 8> {};
-template <> struct Columns<MaxMagnitude<u16>, 8> : MagnitudeColumns<u16, 8> {};
-template <> struct Columns<MaxMagnitude<half>, 8> : MagnitudeColumns<half, 8> {};
-template <> struct Columns<MaxMagnitude<bfloat16>, 8> : MagnitudeColumns<bfloat16, 8> {};
+template <class T, int V, bool InWords = sizeof(T) == 1 && V % 4 == 0> struct CountColumns : ByteCounts<T, V> {};
+template <class T, int V> struct CountColumns<T, V, false> : ColumnsOneByOne<CountNonzero<T>, V> {};
+template <class T, int V> struct Columns<CountNonzero<T>, V> : CountColumns<T, V> {};
+template <class T, int V, bool InWords = IN_WORDS<T, V>> struct MagnitudeColumnsOf : MagnitudeColumns<T, V> {};
+template <class T, int V> struct MagnitudeColumnsOf<T, V, false> : ColumnsOneByOne<MaxMagnitude<T>, V> {};
+template <class T, int V> struct Columns<MaxMagnitude<T>, V> : MagnitudeColumnsOf<T, V> {};
 template <class Map, class A, int V> struct Columns<RootSum<Map, A>, V> : Columns<Sum<Map, A>, V> {};
 template <class T, class To, class A, int V> struct Columns<Mean<Value<T, To>, A>, V> : MeanColumns<Value<T, To>, A, V> {};
 template <class T, int Order, bool SkipNan, int V, bool Integer = NarrowInteger<T>::yes>

@@ -93,6 +93,10 @@ LAYOUTS = {
         (3, 1203, 31), (1,), lambda x: x[::-1, :, 1:], way="columns end to end"
     ),
     "columns far apart end to end": Layout((1401, 6, 2), (0, 1), lambda x: x[:, ::3], way="columns end to end"),
+    "staged planes": Layout((901, 5, 9), (1,), lambda x: x[::-1, 1:], way="staged planes"),
+    "staged planes apart": Layout((3, 301, 3, 23), (2,), lambda x: x[:, 1:-1, :, 1:-1], way="staged planes"),
+    "staged columns": Layout((3, 29, 1403), (1,), lambda x: x[:, ::-1, 2:-1], way="staged columns"),
+    "staged columns of many rows": Layout((299, 511), (0,), lambda x: x[:, 1:-1], way="staged columns"),
     "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3], way="rows as columns"),
     "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="subwarp long lines"),
     "rows of another order of three": Layout(
@@ -111,7 +115,8 @@ LAYOUTS = {
 END_TO_END = ("columns end to end", "columns with gaps end to end", "columns of planes with gaps end to end")
 TABLE_LAYOUTS = (
     *("line inside", "rows with edges", "columns", "staged rows", "short rows", "short lines", "planes"),
-    *("columns of odd stride", "short columns", "subwarp rows", "subwarp runs", "rows one row on"),
+    *("columns of odd stride", "short columns", "subwarp rows", "subwarp runs", "rows one row on", "staged columns"),
+    *("staged planes", "staged planes apart"),
 )
 
 
@@ -490,6 +495,8 @@ INTEGER_LAYOUTS = {
     "columns": Layout((517, 70), (0,), way="columns"),
     "columns inside": Layout((301, 91), (0,), lambda x: x[:, 3:-2], way="columns"),
     "wide columns": Layout((67, 288), (0,), way="columns"),
+    "staged columns": Layout((67, 291), (0,), way="staged columns"),
+    "staged planes": Layout((31, 5, 7), (1,), way="staged planes"),
     "few columns": Layout((9008, 3), (0,), way="flat columns"),
     "planes": Layout((5, 14, 19), (1,), way="columns"),
 }
