@@ -3,11 +3,11 @@
 #include "elements.cuh"
 
 // Grid: rows x splits. `out` holds the identity for each row and group.
-template <class Op, class L, int V, bool Indexed, int Threads, int Loads>
+template <class Op, class L, int V, bool Indexed, int Threads, int Loads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_atomic(const __grid_constant__ Task<2> task) {
     typedef typename Op::State State;
     typedef typename Op::In In;
-    const Share<Op, L, V> share(task);
+    const Share<Op, L, V, Lie> share(task);
     State* groups = (State*)task.out + share.row * task.cells;
     Grouper<L> grouper(task);
     auto take = [&](In x, L label, u64 at) {

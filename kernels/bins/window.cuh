@@ -262,11 +262,11 @@ template <class Op, int Columns> struct Window {
 // Grid: rows x splits x `tiles` ranges of groups: blocks side by side read the same elements, of which memory gives most
 // once. Shared: 16 bytes, and the words of a Window with `runs` limbs more than are needed. Of whole integers `out` holds states,
 // else the words of ExactWords and `partials` its flags; all zero.
-template <class Op, class L, int V, int Columns, int Threads, int Loads>
+template <class Op, class L, int V, int Columns, int Threads, int Loads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_window(const __grid_constant__ Task<2> task) {
     typedef typename Op::In In;
     typedef Added<Op> Add;
-    const Share<Op, L, V> share(task, blockIdx.x / task.tiles);
+    const Share<Op, L, V, Lie> share(task, blockIdx.x / task.tiles);
     const ExactWords<Op> words(task, share.row);
     Window<Op, Columns> window(task, blockIdx.x % task.tiles);
     window.open(share, Threads);
