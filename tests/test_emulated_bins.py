@@ -720,7 +720,7 @@ def adds_exactly(op: str, dtype: str, limits: str) -> bool:
     return plans.adds_digits(found) if limits == "memory" else bool(plans.fields(found))
 
 
-def magnitudes(op: str, dtype: str, spread: int = 60) -> Any:
+def magnitudes(op: str, dtype: str, spread: int = 60, rising: bool = False) -> Any:
     """States of groups of numbers as large and as small as there are, and their elements. In the first groups are
     infinities and NaN, in the last numbers that are nearly equal."""
     rng = np.random.default_rng(5)
@@ -736,6 +736,9 @@ def magnitudes(op: str, dtype: str, spread: int = 60) -> Any:
         info = np.iinfo(x.dtype)
         x[:] = rng.integers(info.min, info.max, 1024, dtype=x.dtype, endpoint=True)
         x[labels == 4] = info.max - rng.integers(0, 3, (labels == 4).sum()).astype(x.dtype)
+    if rising:  # a pack is of one group
+        order = np.argsort(labels, kind="stable")
+        x, labels = x[order], labels[order]
     return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels
 
 
@@ -757,13 +760,14 @@ def exactly(op: str, x: np.ndarray) -> complex:
     return complex(real, *imaginary) if imaginary else real
 
 
+@pytest.mark.parametrize("rising", [False, True])
 @pytest.mark.parametrize("op, dtype", NUMBERS)
 @pytest.mark.parametrize("limits", EXACT)
-def test_exact_sums_of_all_magnitudes(emulator, limits, op, dtype):
+def test_exact_sums_of_all_magnitudes(emulator, limits, op, dtype, rising):
     if not adds_exactly(op, dtype, limits):
         pytest.skip("in memory, elements are one chunk each")
     with machine(emulator, **EXACT[limits]):
-        states, bound, x, labels = magnitudes(op, dtype)
+        states, bound, x, labels = magnitudes(op, dtype, rising=rising)
         states = get(states).view(bound.state)[0, :, 0]
     with np.errstate(all="ignore"):
         got = bound.inner.monoid.finalise(

@@ -112,10 +112,10 @@ template <class Op, class L, int V, int Lie = NO_LINES> struct Share {
     GR_HD L label(u64 at) const { return load_pack<L, 1>(labels + at * sizeof(L)).at[0]; }
 };
 
-// All threads of a block call; `take` gets each element of its share, the label, and its place in the row. A thread has
-// Loads packs at hand, and as many are on their way.
+// All threads of a block call; `take` gets each pack of elements of its share, their labels, and the place in the row of the
+// first. A thread has Loads packs at hand, and as many are on their way.
 template <int Threads, int Loads, class Op, class L, int V, int Lie, class Take>
-GR_HD void take_share(const Share<Op, L, V, Lie>& share, Take take) {
+GR_HD void take_packs(const Share<Op, L, V, Lie>& share, Take take) {
     Pack<typename Op::In, V> x[Loads], next_x[Loads];
     Pack<L, V> labels[Loads], next_labels[Loads];
     auto load = [&](u64 slot, Pack<typename Op::In, V>* to, Pack<L, V>* labels_to) {
@@ -131,16 +131,22 @@ GR_HD void take_share(const Share<Op, L, V, Lie>& share, Take take) {
     for (; slot < share.last; slot += Loads * Threads) {
         load(slot + Loads * Threads, next_x, next_labels);
 #pragma unroll
-        for (int i = 0; i < Loads; i++) {
-            if (slot + i * Threads >= share.last) continue;
-#pragma unroll
-            for (int j = 0; j < V; j++) take(x[i].at[j], labels[i].at[j], (slot + i * Threads) * V + j);
-        }
+        for (int i = 0; i < Loads; i++)
+            if (slot + i * Threads < share.last) take(x[i], labels[i], (slot + i * Threads) * V);
 #pragma unroll
         for (int i = 0; i < Loads; i++) {
             x[i] = next_x[i];
             labels[i] = next_labels[i];
         }
     }
-    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at), at);
+    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads)
+        take(Pack<typename Op::In, 1>{{share.element(at)}}, Pack<L, 1>{{share.label(at)}}, at);
+}
+// The same; `take` gets one element, its label and its place.
+template <int Threads, int Loads, class Op, class L, int V, int Lie, class Take>
+GR_HD void take_share(const Share<Op, L, V, Lie>& share, Take take) {
+    take_packs<Threads, Loads>(share, [&](const auto& x, const auto& labels, u64 at) {
+#pragma unroll
+        for (int j = 0; j < (int)(sizeof(labels) / sizeof(L)); j++) take(x.at[j], labels.at[j], at + j);
+    });
 }
