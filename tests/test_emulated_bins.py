@@ -42,6 +42,7 @@ METHODS = {
     plans.TILES: {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "PRIVATE_MOST": 0, "WINDOW_LEAST": 10**9},
     plans.WINDOW: {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "WINDOW_COLUMNS": (4,)},
     plans.BEST: {"BEST_LEAST": 0, "WINDOW_COLUMNS": (4,)},
+    plans.MERGED: {"PRIVATE_FULL": 0, "WINDOW_LEAST": 10**9, "BEST_LEAST": 0, "WINDOW_COLUMNS": (4,)},
     plans.ROWS: {"MANY_ROWS": 1, "WINDOW_LEAST": 10**9},
     plans.RAISED: {"PRIVATE_FULL": 0, "WINDOW_LEAST": 10**9, "gpu": lambda device: Gpu(16, 3)},
     "scattered": {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "PRIVATE_MOST": 0, "TILE_BYTES": 0, "WINDOW_LEAST": 10**9},
@@ -206,6 +207,15 @@ ORDERS = ((2, 0, 1), (0, 2, 1), (1, 2, 0), (1, 0, 2), (2, 1, 0))
 LAID = [(op, axes, order) for op in ("var", "argmax", "first") for axes in ((0, 2), (1,)) for order in ORDERS]
 
 
+# Integers whose products are merged by atomics: labels in runs, of a pack, of many lanes, of all, and at random.
+PRODUCTS = [
+    (way, t, labels)
+    for way in (plans.MERGED, "scattered")
+    for t in ("i4", "u1", "i8", "?")
+    for labels in ("random", "in turn", "packs", "lanes", "rising", "one")
+]
+
+
 def cases(method: str) -> list[str]:
     return [*CASES, *{plans.WINDOW: ADDED, plans.BEST: RAISED, plans.RAISED: RAISED}.get(method, ())]
 
@@ -253,6 +263,9 @@ def emulator() -> Emulator:
         with machine(found):
             for case in LAID:
                 laid(*case)
+        for method, dtype, way in PRODUCTS:
+            with machine(found, **METHODS[method]):
+                products(dtype, way)
         for (method, *op), name in itertools.product(APART_OPS, APART):
             with machine(found, **METHODS[method]):
                 apart(*op, name)
@@ -572,7 +585,8 @@ APART_OPS = [
     *((plans.WINDOW, op, t) for op, t in (("var", "f4"), ("sum", "u1"), ("sum", "f8"))),
     *((plans.BEST, op, t) for op, t in (("max", "f2"), ("argmax", "i1"), ("last", "f4"))),
     *((plans.RAISED, op, t) for op, t in (("argmax", "f8"), ("last", "f4"), ("norminf", "f4"))),
-    *(("scattered", op, t) for op, t in (("sum", "f2"), ("count_nonzero", "u1"))),
+    *((plans.MERGED, op, t) for op, t in (("prod", "i4"), ("prod", "u1"))),
+    *(("scattered", op, t) for op, t in (("sum", "f2"), ("count_nonzero", "u1"), ("prod", "i2"))),
 ]
 
 
@@ -582,6 +596,25 @@ def apart(op: str, dtype: str, name: str) -> Any:
     x = view(whole)
     bound, _, labels = labelled(op, dtype, x.shape, axes, 5, True)
     return device_groups.reduce_many([((put(whole, view),), put(labels))], bound, axes, None), bound, x, labels, axes
+
+
+def products(dtype: str, way: str) -> Any:
+    """Odd numbers, most of them: a product that is zero hides what was lost."""
+    bound, _, labels = labelled("prod", dtype, (2051,), (0,), 9, True)
+    rng, at, x = np.random.default_rng(8), np.arange(2051), np.empty(2051, dtype)
+    if x.dtype.kind in "iu":
+        x[:] = rng.integers(0, 100, x.size) * 2 + 1 + (rng.random(x.size) < 0.02)
+    else:
+        x[:] = at != 77
+    runs = {
+        "in turn": at % 9,
+        "packs": at // 16 * 5 % 9,
+        "lanes": at // 40 % 9,
+        "rising": at * 9 // x.size,
+        "one": at * 0 + 4,
+    }
+    labels = runs.get(way, labels).astype("i4")
+    return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels, (0,)
 
 
 def tied() -> Any:
@@ -608,6 +641,13 @@ def test_positions_of_equals_and_no_axes(emulator, call, limits):
 def test_axes_in_any_order_in_memory(emulator, case):
     with machine(emulator):
         same(*laid(*case))
+
+
+@pytest.mark.parametrize("method, dtype, way", PRODUCTS)
+def test_products_of_integers_by_atomics(emulator, method, dtype, way):
+    for _ in emulator.orders():
+        with machine(emulator, **METHODS[method]):
+            same(*products(dtype, way))
 
 
 @pytest.mark.parametrize("method, op, dtype", APART_OPS)

@@ -108,7 +108,7 @@ _WORDS = re.compile(
 )
 
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
-ATOMIC, EXACT, PIECES, ROWS = "atomic", "exact", "pieces", "rows"
+MERGED, ATOMIC, EXACT, PIECES, ROWS = "merged", "atomic", "exact", "pieces", "rows"
 SORTED = PIECES, ROWS  # those that take elements in the order of their groups
 
 _ready: Plans[launch.Ready] = Plans()
@@ -135,7 +135,11 @@ def lines(
     row = merged([d for d in row if d.size > 1], False)
     run = merged([d for d in run if d.size > 1], any(d.c for d in run))
     own = min(16, itemsize)
-    if not run or max(len(row), len(run)) > MAX_DIMS or any(n % own for n in (addresses[0], *(d.a for d in (*row, *run)))):
+    if (
+        not run
+        or max(len(row), len(run)) > MAX_DIMS
+        or any(n % own for n in (addresses[0], *(d.a for d in (*row, *run))))
+    ):
         return None
     *outer, last = run
     if abs(last.a) > LINE_STEP * itemsize:
@@ -303,6 +307,9 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return WINDOW
     if in_tiles:
         return ROWS
+    columns = merged_columns(op, rows.groups, room) if is_exact and not adds_whole(op) else 0
+    if columns and rows.length >= max(BEST_LEAST, columns * rows.groups):
+        return MERGED
     if each * 128 <= min(PRIVATE_MOST, room):
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
@@ -332,6 +339,8 @@ def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]
         return (tiles(op, rows, device),)
     if way == BEST:
         return (best(op, rows, device),)
+    if way == MERGED:
+        return (merged_states(op, rows, device),)
     if way == RAISED:
         return raised(op, rows)
     first = window(op, rows, device) if way == WINDOW else scattered(way, op, rows)
@@ -349,7 +358,9 @@ def private(op: Operator, rows: Rows) -> Launch:
     each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
     threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
     splits = _splits(rows, threads, BLOCKS)
-    name = f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}{rows.lie}>"
+    name = (
+        f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}{rows.lie}>"
+    )
     return _shared_rows(name, rows, splits, threads, max(16, each * threads))
 
 
@@ -499,6 +510,23 @@ def best(op: Operator, rows: Rows, device: int) -> Launch:
     return _shared_rows(name, rows, splits, WINDOW_THREADS, nbytes)
 
 
+def merged_columns(op: Operator, groups: int, room: int) -> int:
+    """States of a group in shared memory, which atomics merge elements into; 0 where there is no room."""
+    fits = (
+        n for n in (*WINDOW_COLUMNS, 1) if groups * n * op.state_bytes <= (min(WINDOW_BYTES, room) if n > 1 else room)
+    )
+    return next(fits, 0)
+
+
+def merged_states(op: Operator, rows: Rows, device: int) -> Launch:
+    """Groups in shared memory whose states all threads of a block merge elements into."""
+    columns = merged_columns(op, rows.groups, gpu(device).shared_bytes)
+    splits = _splits(rows, WINDOW_THREADS, gpu(device).processors)
+    vector, loads = _at_hand(rows)
+    name = f"bins_atomic<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}{rows.lie}>"
+    return _shared_rows(name, rows, splits, WINDOW_THREADS, max(16, rows.groups * columns * op.state_bytes))
+
+
 def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
     """Groups in memory whose words all threads raise, one read or two; and what makes states of them."""
     word, splits, (vector, loads) = word_of(op), _splits(rows, THREADS, 2 * BLOCKS), _at_hand(rows)
@@ -522,7 +550,8 @@ def word_bytes(op: Operator, rows: Rows) -> int:
 def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
     splits = _splits(rows, THREADS, 2 * BLOCKS)
-    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1{rows.lie}>"
+    columns = "0" if kind == ATOMIC else rows.indexed
+    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {columns}, {THREADS}, 1{rows.lie}>"
     more = {"slots": word_spacing(op, rows.length)} if kind == EXACT else {}
     return _shared_rows(name, rows, splits, THREADS, **more)
 

@@ -30,7 +30,7 @@ Chunk = tuple[Chunks, Any]
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
 MOST = (1 << 32) - (1 << 16)  # elements of a row: positions have 32 bits, and so has the end of a tile behind them
-ATOMIC = ("sum", "count", "count_nonzero", "any", "all")
+ATOMIC = ("sum", "prod", "nanprod", "count", "count_nonzero", "any", "all")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
 _prepared: Plans[_Prepared] = Plans()
@@ -287,8 +287,10 @@ def _adds_words(cells: Bound) -> bool:
     if len(cells.parts) > 1 or inner.name not in ATOMIC:
         return False
     dtype = inner.elements[0]
+    if "prod" in inner.name and inner.state.itemsize > 8:  # integers whose product is a float
+        return False
     is_exact = inner.name in ("any", "all", "count", "count_nonzero")
-    return is_exact or bool(dtype.kind in "biu" and (inner.name == "sum" or dtype.itemsize >= 4))
+    return is_exact or bool(dtype.kind in "biu" and (inner.name in ("sum", "prod", "nanprod") or dtype.itemsize >= 4))
 
 
 def _way(rows: plans.Rows, cells: Bound, device: int) -> str:
@@ -317,7 +319,7 @@ class _Method:
         bases = [each.operands, (each.codes.array.data.ptr, 0, 0)]
         if self.way == plans.ROWS:
             mine = self._rows(each, flags)
-        elif self.way in (plans.PRIVATE, plans.TILES, plans.BEST):
+        elif self.way in (plans.PRIVATE, plans.TILES, plans.BEST, plans.MERGED):
             mine = self._blocks(bases, flags)
         elif self.way == plans.RAISED:
             mine = self._raised(bases, flags)

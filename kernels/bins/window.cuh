@@ -174,7 +174,8 @@ template <class Op, int Columns> struct Window {
     }
     // Elements that are all of one group, as where labels are sorted, are added up before: all lanes may be at its words.
     template <int V, class L>
-    GR_HD void take(const Pack<typename Op::In, V>& x, const Pack<L, V>& labels, Grouper<L>& grouper, const ExactWords<Op>& outside) const {
+    GR_HD void take(const Pack<typename Op::In, V>& x, const Pack<L, V>& labels, Grouper<L>& grouper,
+                    const ExactWords<Op>& outside) const {
         u32 groups[V];
         bool alike = V > 1 && digits<0>() <= 2;
 #pragma unroll
