@@ -26,6 +26,7 @@ from gpureduce_dask.device import group_plans as plans
 from gpureduce_dask.device import groups as device_groups
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device import reduce as device_reduce
+from gpureduce_dask.device.layout import Dim
 from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.host import groups as host_groups
 from gpureduce_dask.host import reduce as host_reduce
@@ -41,6 +42,7 @@ METHODS = {
     plans.TILES: {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "PRIVATE_MOST": 0, "WINDOW_LEAST": 10**9},
     plans.WINDOW: {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "WINDOW_COLUMNS": (4,)},
     plans.BEST: {"BEST_LEAST": 0, "WINDOW_COLUMNS": (4,)},
+    plans.MERGED: {"PRIVATE_FULL": 0, "WINDOW_LEAST": 10**9, "BEST_LEAST": 0, "WINDOW_COLUMNS": (4,)},
     plans.ROWS: {"MANY_ROWS": 1, "WINDOW_LEAST": 10**9},
     plans.RAISED: {"PRIVATE_FULL": 0, "WINDOW_LEAST": 10**9, "gpu": lambda device: Gpu(16, 3)},
     "scattered": {"PRIVATE_FULL": 0, "PRIVATE_BYTES": 0, "PRIVATE_MOST": 0, "TILE_BYTES": 0, "WINDOW_LEAST": 10**9},
@@ -205,6 +207,15 @@ ORDERS = ((2, 0, 1), (0, 2, 1), (1, 2, 0), (1, 0, 2), (2, 1, 0))
 LAID = [(op, axes, order) for op in ("var", "argmax", "first") for axes in ((0, 2), (1,)) for order in ORDERS]
 
 
+# Integers whose products are merged by atomics: labels in runs, of a pack, of many lanes, of all, and at random.
+PRODUCTS = [
+    (way, t, labels)
+    for way in (plans.MERGED, "scattered")
+    for t in ("i4", "u1", "i8", "?")
+    for labels in ("random", "in turn", "packs", "lanes", "rising", "one")
+]
+
+
 def cases(method: str) -> list[str]:
     return [*CASES, *{plans.WINDOW: ADDED, plans.BEST: RAISED, plans.RAISED: RAISED}.get(method, ())]
 
@@ -252,6 +263,12 @@ def emulator() -> Emulator:
         with machine(found):
             for case in LAID:
                 laid(*case)
+        for method, dtype, way in PRODUCTS:
+            with machine(found, **METHODS[method]):
+                products(dtype, way)
+        for (method, *op), name in itertools.product(APART_OPS, APART):
+            with machine(found, **METHODS[method]):
+                apart(*op, name)
         for limits, case in itertools.product(METHODS.values(), HALF_ALIGNED):
             with machine(found, **limits):
                 half_aligned(*case)
@@ -548,6 +565,58 @@ def laid(op: str, axes: tuple[int, ...], order: tuple[int, ...]) -> Any:
     return device_groups.reduce_many([((given,), put(labels))], bound, axes, None), bound, x, labels, axes
 
 
+# Chunks whose rows are read as they lie: an array's shape, how it is viewed, and which axes are reduced.
+APART = {
+    "backwards": ((1037,), lambda a: a[::-1], (0,)),
+    "packs backwards": ((1040,), lambda a: a[::-1], (0,)),
+    "every third": ((2101,), lambda a: a[::3], (0,)),
+    "lines": ((9, 2, 64), lambda a: a[:, 1], (0, 1)),
+    "lines backwards": ((9, 2, 64), lambda a: a[::-1, 1, ::-1], (0, 1)),
+    "odd lines": ((30, 23), lambda a: a[:, 1:-1], (0, 1)),
+    "lines of planes": ((4, 9, 40), lambda a: a[:, :-2, 4:-4], (0, 1, 2)),
+    "rows": ((3, 5, 2, 64), lambda a: a[:, :, 0], (1, 2)),
+    "rows that begin anywhere": ((3, 700), lambda a: a[::-1, 3:-3], (1,)),
+    "rows with a rest": ((3, 704), lambda a: a[:, :701], (1,)),
+    "repeated": ((60,), lambda a: np.broadcast_to(a[:, None], (60, 20)), (0, 1)),
+}
+APART_OPS = [
+    *((plans.PRIVATE, op, t) for op, t in (("var", "f4"), ("argmax", "f4"))),
+    *((plans.TILES, op, t) for op, t in (("var", "f2"), ("argmin", "c8"))),
+    *((plans.WINDOW, op, t) for op, t in (("var", "f4"), ("sum", "u1"), ("sum", "f8"))),
+    *((plans.BEST, op, t) for op, t in (("max", "f2"), ("argmax", "i1"), ("last", "f4"))),
+    *((plans.RAISED, op, t) for op, t in (("argmax", "f8"), ("last", "f4"), ("norminf", "f4"))),
+    *((plans.MERGED, op, t) for op, t in (("prod", "i4"), ("prod", "u1"))),
+    *(("scattered", op, t) for op, t in (("sum", "f2"), ("count_nonzero", "u1"), ("prod", "i2"))),
+]
+
+
+def apart(op: str, dtype: str, name: str) -> Any:
+    shape, view, axes = APART[name]
+    whole = finite(values(shape, dtype, 3))
+    x = view(whole)
+    bound, _, labels = labelled(op, dtype, x.shape, axes, 5, True)
+    return device_groups.reduce_many([((put(whole, view),), put(labels))], bound, axes, None), bound, x, labels, axes
+
+
+def products(dtype: str, way: str) -> Any:
+    """Odd numbers, most of them: a product that is zero hides what was lost."""
+    bound, _, labels = labelled("prod", dtype, (2051,), (0,), 9, True)
+    rng, at, x = np.random.default_rng(8), np.arange(2051), np.empty(2051, dtype)
+    if x.dtype.kind in "iu":
+        x[:] = rng.integers(0, 100, x.size) * 2 + 1 + (rng.random(x.size) < 0.02)
+    else:
+        x[:] = at != 77
+    runs = {
+        "in turn": at % 9,
+        "packs": at // 16 * 5 % 9,
+        "lanes": at // 40 % 9,
+        "rising": at * 9 // x.size,
+        "one": at * 0 + 4,
+    }
+    labels = runs.get(way, labels).astype("i4")
+    return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels, (0,)
+
+
 def tied() -> Any:
     """Equal elements, of a chunk in Fortran order: the position of the first one counts."""
     bound, _, labels = labelled("argmax", "i1", (6, 40), (0, 1), 3, False)
@@ -572,6 +641,46 @@ def test_positions_of_equals_and_no_axes(emulator, call, limits):
 def test_axes_in_any_order_in_memory(emulator, case):
     with machine(emulator):
         same(*laid(*case))
+
+
+@pytest.mark.parametrize("method, dtype, way", PRODUCTS)
+def test_products_of_integers_by_atomics(emulator, method, dtype, way):
+    for _ in emulator.orders():
+        with machine(emulator, **METHODS[method]):
+            same(*products(dtype, way))
+
+
+@pytest.mark.parametrize("method, op, dtype", APART_OPS)
+def test_rows_read_as_they_lie(emulator, method, op, dtype):
+    for name, schedule in zip(APART, itertools.cycle(("forward", "reverse", "random")), strict=False):
+        emulator.schedule = schedule
+        with machine(emulator, **METHODS[method]):
+            same(*apart(op, dtype, name))
+
+
+def test_how_rows_lie():
+    """Packs begin at multiples of their size, elements behind one another or nearly; a load bears its divisions."""
+
+    def lie(name, dtype, label_address=0):
+        shape, view, axes = APART[name]
+        x = view(np.empty(shape, dtype))
+        row = [Dim(n, s) for axis, (n, s) in enumerate(zip(x.shape, x.strides, strict=True)) if axis not in axes]
+        run = [Dim(x.shape[a], x.strides[a]) for a in axes]
+        first = sum((n - 1) * -s for n, s in zip(x.shape, x.strides, strict=True) if s < 0)
+        first += {"lines of planes": 4, "rows that begin anywhere": 3, "odd lines": 1}.get(name, 0) * x.itemsize
+        found = plans.lines(row, run, x.itemsize, 4, (first % 16, label_address))
+        return found and (found[0], found[1].lie)
+
+    assert lie("backwards", "f4") == lie("every third", "f4") == lie("repeated", "f4") == (4, plans.STEPPED)
+    assert lie("packs backwards", "f4") == (4, plans.TURNED) and lie("packs backwards", "u1") == (8, plans.TURNED)
+    assert lie("lines", "f4") == lie("rows", "f4") == lie("rows with a rest", "f4") == (4, plans.PACKED)
+    assert lie("lines backwards", "f8") == (2, plans.TURNED) and lie("lines", "c16") == (1, plans.PACKED)
+    assert lie("rows that begin anywhere", "f4") == (4, plans.STEPPED)
+    assert lie("odd lines", "f4") == (1, plans.PACKED) and lie("odd lines", "f2") is None
+    assert lie("lines of planes", "f4") == (4, plans.PACKED) and lie("lines of planes", "u1") == (8, plans.STEPPED)
+    assert lie("lines", "f4", 4) == (1, plans.PACKED) and lie("lines", "f4", 8) == (2, plans.PACKED)
+    far = [Dim(40, 4), Dim(30, 160)]
+    assert plans.lines([], far, 4, 4, (0, 0)) is plans.lines([], [Dim(1, 4)], 4, 4, (0, 0)) is None
 
 
 def test_chunks_are_copied_only_where_no_order_of_axes_does_without(monkeypatch):
@@ -651,7 +760,7 @@ def adds_exactly(op: str, dtype: str, limits: str) -> bool:
     return plans.adds_digits(found) if limits == "memory" else bool(plans.fields(found))
 
 
-def magnitudes(op: str, dtype: str, spread: int = 60) -> Any:
+def magnitudes(op: str, dtype: str, spread: int = 60, rising: bool = False) -> Any:
     """States of groups of numbers as large and as small as there are, and their elements. In the first groups are
     infinities and NaN, in the last numbers that are nearly equal."""
     rng = np.random.default_rng(5)
@@ -667,6 +776,9 @@ def magnitudes(op: str, dtype: str, spread: int = 60) -> Any:
         info = np.iinfo(x.dtype)
         x[:] = rng.integers(info.min, info.max, 1024, dtype=x.dtype, endpoint=True)
         x[labels == 4] = info.max - rng.integers(0, 3, (labels == 4).sum()).astype(x.dtype)
+    if rising:  # a pack is of one group
+        order = np.argsort(labels, kind="stable")
+        x, labels = x[order], labels[order]
     return device_groups.reduce_many([((put(x),), put(labels))], bound, (0,), None), bound, x, labels
 
 
@@ -688,13 +800,14 @@ def exactly(op: str, x: np.ndarray) -> complex:
     return complex(real, *imaginary) if imaginary else real
 
 
+@pytest.mark.parametrize("rising", [False, True])
 @pytest.mark.parametrize("op, dtype", NUMBERS)
 @pytest.mark.parametrize("limits", EXACT)
-def test_exact_sums_of_all_magnitudes(emulator, limits, op, dtype):
+def test_exact_sums_of_all_magnitudes(emulator, limits, op, dtype, rising):
     if not adds_exactly(op, dtype, limits):
         pytest.skip("in memory, elements are one chunk each")
     with machine(emulator, **EXACT[limits]):
-        states, bound, x, labels = magnitudes(op, dtype)
+        states, bound, x, labels = magnitudes(op, dtype, rising=rising)
         states = get(states).view(bound.state)[0, :, 0]
     with np.errstate(all="ignore"):
         got = bound.inner.monoid.finalise(

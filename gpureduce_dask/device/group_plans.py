@@ -14,7 +14,7 @@ import numpy as np
 
 from ..operators import cuda_types
 from . import launch
-from .layout import Dim
+from .layout import MAX_DIMS, Dim, merged
 from .plan_cache import Plans
 from .plans import Launch, Operator
 from .scan_launch import gpu
@@ -108,10 +108,52 @@ _WORDS = re.compile(
 )
 
 PRIVATE, TILES, WINDOW, BEST, RAISED = "private", "tiles", "window", "best", "raised"
-ATOMIC, EXACT, PIECES, ROWS = "atomic", "exact", "pieces", "rows"
+MERGED, ATOMIC, EXACT, PIECES, ROWS = "merged", "atomic", "exact", "pieces", "rows"
 SORTED = PIECES, ROWS  # those that take elements in the order of their groups
 
 _ready: Plans[launch.Ready] = Plans()
+
+# Bytes of a load for each dimension behind the first that is divided by: else a copy takes no longer
+LINE_BYTES = 4
+LINE_STEP = 4  # elements from one to the next, at most: of those farther apart a copy makes neighbours
+NO_LINES, PACKED, TURNED, STEPPED = range(4)  # Lines of kernels/bins/elements.cuh
+
+
+@dataclass(frozen=True)
+class Lines:
+    """How rows lie that are read without a copy: walks of rows, and of a row's elements."""
+
+    row: tuple[Dim, ...]
+    run: tuple[Dim, ...]
+    lie: int
+
+
+def lines(
+    row: Sequence[Dim], run: Sequence[Dim], itemsize: int, label_bytes: int, addresses: tuple[int, int]
+) -> tuple[int, Lines] | None:
+    """Elements of a load, and how rows lie; None where a copy takes no longer. ``addresses``: of elements and of labels,
+    modulo 16."""
+    row = merged([d for d in row if d.size > 1], False)
+    run = merged([d for d in run if d.size > 1], any(d.c for d in run))
+    own = min(16, itemsize)
+    if (
+        not run
+        or max(len(row), len(run)) > MAX_DIMS
+        or any(n % own for n in (addresses[0], *(d.a for d in (*row, *run))))
+    ):
+        return None
+    *outer, last = run
+    if abs(last.a) > LINE_STEP * itemsize:
+        return None
+    vector = _widest(itemsize, label_bytes)
+    while vector > 1 and (addresses[1] % min(16, vector * label_bytes) or (outer and last.size % vector)):
+        vector //= 2
+    if itemsize * vector < LINE_BYTES * len(outer):
+        return None
+    first = addresses[0] if last.a > 0 else addresses[0] - (vector - 1) * itemsize
+    starts = (first, *(d.a for d in (*row, *outer)))
+    is_aligned = abs(last.a) == itemsize and not any(n % min(16, vector * itemsize) for n in starts)
+    return vector, Lines(row, run, STEPPED if not is_aligned else PACKED if last.a > 0 else TURNED)
 
 
 @dataclass(frozen=True)
@@ -127,6 +169,7 @@ class Rows:
     steps: tuple[Dim, ...]  # of positions along a row, where the state has one
     strict: bool = False
     nbytes: int = 8  # of an element and its label
+    lines: Lines | None = None  # where rows do not lie one after another
 
     @property
     def indexed(self) -> str:
@@ -138,7 +181,15 @@ class Rows:
 
     def work(self, **more: Any) -> Work:
         given: dict[str, Any] = {"rows": self.rows, "length": self.length, "cells": self.groups, "tiles": self.inner}
-        return Work(**{**given, "run": self.steps, "tail": int(self.strict), "batch": 2, **more})
+        if self.lines is not None:
+            given |= {"row": self.lines.row, "step_a": self.lines.run[-1].a}
+        run = self.steps if self.lines is None else self.lines.run
+        return Work(**{**given, "run": run, "tail": int(self.strict), "batch": 2, **more})
+
+    @property
+    def lie(self) -> str:
+        """What names of kernels have at their end."""
+        return "" if self.lines is None else f", {self.lines.lie}"
 
 
 @dataclass(frozen=True)
@@ -257,6 +308,9 @@ def method(op: Operator, rows: Rows, is_exact: bool, device: int) -> str:
         return WINDOW
     if in_tiles:
         return ROWS
+    columns = merged_columns(op, rows.groups, room) if is_exact and not adds_whole(op) else 0
+    if columns and rows.length >= max(BEST_LEAST, columns * rows.groups):
+        return MERGED
     if each * 128 <= min(PRIVATE_MOST, room):
         return PRIVATE
     if (items := tile_items(op, rows, room)) and not (is_exact and 2 * rows.groups > THREADS * items):
@@ -286,6 +340,8 @@ def steps(way: str, op: Operator, rows: Rows, device: int) -> tuple[Launch, ...]
         return (tiles(op, rows, device),)
     if way == BEST:
         return (best(op, rows, device),)
+    if way == MERGED:
+        return (merged_states(op, rows, device),)
     if way == RAISED:
         return raised(op, rows)
     first = window(op, rows, device) if way == WINDOW else scattered(way, op, rows)
@@ -303,7 +359,9 @@ def private(op: Operator, rows: Rows) -> Launch:
     each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
     threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
     splits = _splits(rows, threads, BLOCKS)
-    name = f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}>"
+    name = (
+        f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}{rows.lie}>"
+    )
     return _shared_rows(name, rows, splits, threads, max(16, each * threads))
 
 
@@ -313,7 +371,7 @@ def tiles(op: Operator, rows: Rows, device: int) -> Launch:
     vector = min(rows.vector, items)
     nbytes = _tile_bytes(op, rows, items)
     splits = _splits(replace(rows, vector=items), THREADS, TILE_BLOCKS * min(3, SM_BYTES // (nbytes + 1024)))
-    numbers = f"{rows.indexed}, {THREADS}, {items // vector}, {TILE_PIECE}"
+    numbers = f"{rows.indexed}, {THREADS}, {items // vector}, {TILE_PIECE}{rows.lie}"
     return _shared_rows(f"bins_tiles<{op.type}, {rows.label}, {vector}, {numbers}>", rows, splits, THREADS, nbytes)
 
 
@@ -389,7 +447,7 @@ def window(op: Operator, rows: Rows, device: int) -> Launch:
     columns, more = shape
     splits = max(_splits(rows, WINDOW_THREADS, gpu(device).processors), -(-rows.length // WINDOW_SHARE))
     vector, loads = _at_hand(rows, WINDOW_BATCH // (1 if adds_whole(op) else 2))
-    name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
+    name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}{rows.lie}>"
     work = rows.work(splits=splits, runs=more, tiles=ranges, slots=APART)
     nbytes = WINDOW_HEAD + 4 * each * _window_words(op, columns, more)
     return Launch(name, rows.rows * splits * ranges, work, nbytes, threads=WINDOW_THREADS)
@@ -448,9 +506,26 @@ def best(op: Operator, rows: Rows, device: int) -> Launch:
     assert word is not None
     splits = _splits(rows, WINDOW_THREADS, gpu(device).processors)
     vector, loads = _at_hand(rows)
-    name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}>"
+    name = f"bins_best<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}{rows.lie}>"
     nbytes = max(16, rows.groups * (columns * word.count + word.zeros) * word.nbytes)
     return _shared_rows(name, rows, splits, WINDOW_THREADS, nbytes)
+
+
+def merged_columns(op: Operator, groups: int, room: int) -> int:
+    """States of a group in shared memory, which atomics merge elements into; 0 where there is no room."""
+    fits = (
+        n for n in (*WINDOW_COLUMNS, 1) if groups * n * op.state_bytes <= (min(WINDOW_BYTES, room) if n > 1 else room)
+    )
+    return next(fits, 0)
+
+
+def merged_states(op: Operator, rows: Rows, device: int) -> Launch:
+    """Groups in shared memory whose states all threads of a block merge elements into."""
+    columns = merged_columns(op, rows.groups, gpu(device).shared_bytes)
+    splits = _splits(rows, WINDOW_THREADS, gpu(device).processors)
+    vector, loads = _at_hand(rows)
+    name = f"bins_atomic<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}{rows.lie}>"
+    return _shared_rows(name, rows, splits, WINDOW_THREADS, max(16, rows.groups * columns * op.state_bytes))
 
 
 def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
@@ -458,12 +533,12 @@ def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
     word, splits, (vector, loads) = word_of(op), _splits(rows, THREADS, 2 * BLOCKS), _at_hand(rows)
     assert word is not None
     names = (
-        f"bins_raise<{op.type}, {rows.label}, {vector}, {places}, {THREADS}, {loads}>"
+        f"bins_raise<{op.type}, {rows.label}, {vector}, {places}, {THREADS}, {loads}{rows.lie}>"
         for places in ("false", "true")[: 1 + word.in_two]
     )
     reading = (_shared_rows(name, rows, splits, THREADS) for name in names)
     blocks = -(-rows.rows * rows.groups // THREADS)
-    return (*reading, Launch(f"bins_raised<{op.type}, {THREADS}>", blocks, rows.work(), threads=THREADS))
+    return (*reading, Launch(f"bins_raised<{op.type}, {THREADS}{rows.lie}>", blocks, rows.work(), threads=THREADS))
 
 
 def word_bytes(op: Operator, rows: Rows) -> int:
@@ -476,7 +551,8 @@ def word_bytes(op: Operator, rows: Rows) -> int:
 def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
     splits = _splits(rows, THREADS, 2 * BLOCKS)
-    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {THREADS}, 1>"
+    columns = "0" if kind == ATOMIC else rows.indexed
+    name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {columns}, {THREADS}, 1{rows.lie}>"
     more = {"slots": word_spacing(op, rows.length)} if kind == EXACT else {}
     return _shared_rows(name, rows, splits, THREADS, **more)
 

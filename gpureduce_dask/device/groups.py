@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,7 +30,7 @@ Chunk = tuple[Chunks, Any]
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
 MOST = (1 << 32) - (1 << 16)  # elements of a row: positions have 32 bits, and so has the end of a tile behind them
-ATOMIC = ("sum", "count", "count_nonzero", "any", "all")
+ATOMIC = ("sum", "prod", "nanprod", "count", "count_nonzero", "any", "all")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
 _prepared: Plans[_Prepared] = Plans()
@@ -186,6 +186,7 @@ class _Prepared:
         self.sizes = view.size(order.ahead), view.size(order.reduced), view.size(order.behind)
         self.cells = self.sizes[0] * self.groups * self.sizes[2]
         self.positions = _positions(bound, order.reduced, view, place)
+        self.walks = self._walks(arrays)
         self._methods: dict[Any, _Method] = {}
         # Of states of (ahead, pending, groups, behind), to a partial: the chunk's axes, then the groups
         number, size = len(shape), bound.cells.state.itemsize
@@ -196,13 +197,14 @@ class _Prepared:
 
     def read(self, arrays: Chunks, labels: Any, bins: Bins, place: Place) -> _Chunk:
         """The chunk, copied where it does not lie as it is taken."""
-        pairs = zip(arrays, self.turns, strict=True)
-        laid = [a if turn is None else contiguous.copied(a.transpose(turn)) for a, turn in pairs]
         codes = _codes_of(labels, bins, self.view, self.order.reduced, place)
         key = (codes.array.dtype, codes.array.data.ptr % 16)
         method = self._methods.get(key)
         if method is None:
             method = self._methods[key] = self._method(codes.array)
+        turns = self.turns if method.rows.lines is None else [None]
+        pairs = zip(arrays, turns, strict=True)
+        laid = [a if turn is None else contiguous.copied(a.transpose(turn)) for a, turn in pairs]
         return _Chunk(method, laid, codes, place.start(self.view.reduced) if self.positions else 0)
 
     def _method(self, codes: Any) -> _Method:
@@ -213,11 +215,37 @@ class _Prepared:
         vector = plans.vector_of(self.itemsizes, codes.itemsize, [*self.addresses, codes.data.ptr], outer, length)
         nbytes = sum(self.itemsizes) + codes.itemsize
         rows = plans.Rows(outer, length, inner, self.groups, label, vector, self.positions, self.strict, nbytes)
+        if self.walks is not None and (way := self._in_lines(codes, rows)) is not None:
+            return way
+        return self._known_method(rows)
+
+    def _known_method(self, rows: plans.Rows) -> _Method:
         key = (rows, self.bound, self.device)
         found = _methods.get(key)
         if found is None:
             found = _methods[key] = _Method(rows, self.bound, self.device)
         return found
+
+    def _walks(self, arrays: Chunks) -> tuple[list[Dim], list[Dim], int] | None:
+        """Rows and their elements as they lie, and where, of a chunk that would be copied."""
+        order = self.order
+        if len(arrays) > 1 or self.turns[0] is None or order.behind:
+            return None
+        (a,) = arrays
+        row = [Dim(a.shape[axis], a.strides[axis]) for axis in order.ahead]
+        indices = [dim.c for dim in self.positions] or [0] * len(order.reduced)
+        run = [Dim(a.shape[axis], a.strides[axis], 0, c) for axis, c in zip(order.reduced, indices, strict=True)]
+        return row, run, a.data.ptr % 16
+
+    def _in_lines(self, codes: Any, rows: plans.Rows) -> _Method | None:
+        """What takes rows as they lie, without a copy; None where that copy is worth it."""
+        assert self.walks is not None
+        row, run, address = self.walks
+        found = plans.lines(row, run, self.itemsizes[0], codes.itemsize, (address, codes.data.ptr))
+        if found is None:
+            return None
+        rows = replace(rows, vector=found[0], lines=found[1])
+        return None if _way(rows, self.bound, self.device) in plans.SORTED else self._known_method(rows)
 
     def as_partial(self, states: Any) -> Any:
         """States of all chunks as a partial."""
@@ -253,6 +281,22 @@ def _prepare(arrays: Chunks, bound: Binned, axes: Axes, place: Place, order: _Or
     return found
 
 
+def _adds_words(cells: Bound) -> bool:
+    """Whether one atomic adds an element, with the same answer in any order."""
+    inner = cells.parts[0]
+    if len(cells.parts) > 1 or inner.name not in ATOMIC:
+        return False
+    dtype = inner.elements[0]
+    if "prod" in inner.name and inner.state.itemsize > 8:  # integers whose product is a float
+        return False
+    is_exact = inner.name in ("any", "all", "count", "count_nonzero")
+    return is_exact or bool(dtype.kind in "biu" and (inner.name in ("sum", "prod", "nanprod") or dtype.itemsize >= 4))
+
+
+def _way(rows: plans.Rows, cells: Bound, device: int) -> str:
+    return plans.method(device_operator.cuda_operator(cells), rows, _adds_words(cells), device)
+
+
 class _Method:
     """How rows that are alike are reduced to the states of their groups, with what of that does not depend on where
     they lie."""
@@ -261,19 +305,10 @@ class _Method:
         self.rows, self.bound = rows, cells
         op, (text, _) = device_operator.cuda_operator(cells), device_operator.own_text(cells)
         self.size = cells.state.itemsize
-        self.way = plans.method(op, rows, self._adds_words(), device)
+        self.way = _way(rows, cells, device)
         self.op, self.device, self.text = op, device, text
         self.steps = [plans.ready(step, device, text) for step in plans.steps(self.way, op, rows, device)]
         self.batch = plans.batch(op, rows) if self.way == plans.PIECES else 1  # chunks of a launch, at most
-
-    def _adds_words(self) -> bool:
-        """Whether one atomic adds an element, with the same answer in any order."""
-        inner = self.bound.parts[0]
-        if len(self.bound.parts) > 1 or inner.name not in ATOMIC:
-            return False
-        dtype = inner.elements[0]
-        is_exact = inner.name in ("any", "all", "count", "count_nonzero")
-        return is_exact or bool(dtype.kind in "biu" and (inner.name == "sum" or dtype.itemsize >= 4))
 
     def fold(self, chunks: Sequence[_Chunk], before: Any, flags: int) -> Any:
         """The states of some chunks, as many as :attr:`batch` at most, behind what is there of those before them: CuPy
@@ -284,7 +319,7 @@ class _Method:
         bases = [each.operands, (each.codes.array.data.ptr, 0, 0)]
         if self.way == plans.ROWS:
             mine = self._rows(each, flags)
-        elif self.way in (plans.PRIVATE, plans.TILES, plans.BEST):
+        elif self.way in (plans.PRIVATE, plans.TILES, plans.BEST, plans.MERGED):
             mine = self._blocks(bases, flags)
         elif self.way == plans.RAISED:
             mine = self._raised(bases, flags)

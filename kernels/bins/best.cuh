@@ -33,7 +33,7 @@ template <class Op, int Columns> struct GroupBest {
 
 // Grid: rows x splits. Shared: Columns words for each group and each of its words, so that lanes meet neither at a word nor in a
 // bank, and one more where an element may be as small as zero. Writes a state for each block and group, in order.
-template <class Op, class L, int V, int Columns, int Threads, int Loads>
+template <class Op, class L, int V, int Columns, int Threads, int Loads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_best(const __grid_constant__ Task<2> task) {
     typedef typename Op::In In;
     typedef Key<Op> Keys;
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_best(const __grid_con
     Code* const zeros = words + Keys::words * distance;  // whether an element is as small as zero
     for (u32 i = threadIdx.x; i < Keys::words * distance + Keys::may_be_zero * groups; i += Threads) words[i] = 0;
     __syncthreads();
-    const Share<Op, L, V> share(task);
+    const Share<Op, L, V, Lie> share(task);
     Grouper<L> grouper(task);
     const u64 begin = share.first * V;  // a block's elements are fewer than 2^32
     take_share<Threads, Loads>(share, [&](const In& x, L label, u64 at) {
@@ -85,11 +85,11 @@ template <class Op> struct GroupWords {
 };
 
 // Grid: rows x splits. Raises the words of GroupWords; with Places, those of places where the best of a group stand.
-template <class Op, class L, int V, bool Places, int Threads, int Loads>
+template <class Op, class L, int V, bool Places, int Threads, int Loads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_raise(const __grid_constant__ Task<2> task) {
     typedef Key<Op> Keys;
     typedef typename Keys::Code Code;
-    const Share<Op, L, V> share(task);
+    const Share<Op, L, V, Lie> share(task);
     const GroupWords<Op> words(task, share.row);
     Grouper<L> grouper(task);
     take_share<Threads, Loads>(share, [&](const typename Op::In& x, L label, u64 at) {
@@ -111,19 +111,17 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_raise(const __grid_co
 }
 
 // Grid: a thread a row and group. States of what words have come to.
-template <class Op, int Threads>
+template <class Op, int Threads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_raised(const __grid_constant__ Task<2> task) {
-    typedef typename Op::In In;
     typedef Key<Op> Keys;
     const u64 cell = (u64)blockIdx.x * Threads + threadIdx.x;
     if (cell >= task.rows * task.cells) return;
-    const u64 row = cell / task.cells, first = row * task.length, k = cell - row * task.cells;
+    const u64 row = cell / task.cells, k = cell - row * task.cells;
+    const Share<Op, u8, 1, Lie> share(task, row * task.splits);
     const GroupWords<Op> words(task, row);
     const GroupBest<Op, 1> best(words.best + k, words.distance, 0, Keys::may_be_zero && words.zeros[k]);
     const u32 place = Keys::in_two ? ~words.places[k] : Keys::place(best.words[0]);
     const auto position = [&](u32 at) { return position_of<true>(task, at); };
-    const auto element = [&](u32 at) {
-        return Reader<In>::one(task.base[0].a + (first + at) * Reader<In>::size_a, task.base[0].b + (first + at) * Reader<In>::size_b);
-    };
+    const auto element = [&](u32 at) { return share.element(at); };
     ((typename Op::State*)task.out)[cell] = Keys::state(best.words, place, best.is_there, position, element);
 }

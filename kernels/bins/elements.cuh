@@ -3,6 +3,9 @@
 // A chunk is `rows` rows of `length` elements, and all rows have the same labels. `splits` blocks share a row. base[0]
 // holds the operands, base[1].a the labels; `cells` is the number of groups. `tickets` is a word of flags for labels
 // that no group has, or null; with `tail`, negative labels are such, too.
+//
+// Rows lie one after another, or as Lines says: then `row` and `run` are walks of rows, and of a row's elements, of which V
+// that follow one another lie `step_a` bytes apart.
 #pragma once
 #include "../core/line.cuh"
 #include "../core/task.cuh"
@@ -57,14 +60,27 @@ template <bool Indexed> GR_HD i64 position_of(const Task<2>& task, u64 at) {
     return Indexed ? task.base[0].index + task.run.at(at).c : 0;
 }
 
+enum Lines { NO_LINES, PACKED, TURNED, STEPPED };  // PACKED, and from their end, TURNED: packs begin at multiples of their size
+
+// V elements some steps apart. Others read what lies between them: it stays in L1.
+template <class In, int V> GR_HD Pack<In, V> load_stepped(const u8* from, i64 step) {
+    const int wide = WordBytes<sizeof(In), alignof(In)>::count, each = sizeof(In) / wide;
+    typedef typename Word<wide>::type W;
+    union { W words[each * V]; Pack<In, V> pack; } both;
+#pragma unroll
+    for (int i = 0; i < each * V; i++) both.words[i] = ((const W*)(from + i / each * step))[i % each];
+    return both.pack;
+}
+
 // A block's share of a row: slots of V elements, and elements behind the last slot.
-template <class Op, class L, int V> struct Share {
+template <class Op, class L, int V, int Lie = NO_LINES> struct Share {
     typedef typename Op::In In;
+    const Task<2>& task;
     const u8 *a, *b, *labels;
     u64 row, first, last;   // slots
     u64 rest, stop;         // elements
 
-    GR_HD Share(const Task<2>& task, u64 block = blockIdx.x) {
+    GR_HD Share(const Task<2>& of, u64 block = blockIdx.x) : task(of) {
         row = block / task.splits;
         const u64 split = block % task.splits, slots = task.length / V;
         const u64 each = (slots + task.splits - 1) / task.splits;
@@ -72,24 +88,34 @@ template <class Op, class L, int V> struct Share {
         last = first + each < slots ? first + each : slots;
         rest = split + 1 == task.splits ? slots * V : task.length;
         stop = task.length;
-        a = task.base[0].a + row * task.length * Reader<In>::size_a;
+        a = task.base[0].a + (Lie ? task.row.at(row).a : row * task.length * Reader<In>::size_a);
         b = task.base[0].b + row * task.length * Reader<In>::size_b;
         labels = task.base[1].a;
     }
     GR_HD Pack<In, V> elements(u64 slot) const {
-        return Reader<In>::template load<V>(a + slot * V * Reader<In>::size_a, b + slot * V * Reader<In>::size_b);
+        if constexpr (Lie == NO_LINES)
+            return Reader<In>::template load<V>(a + slot * V * Reader<In>::size_a, b + slot * V * Reader<In>::size_b);
+        const u8* const from = a + task.run.at(slot * V).a;
+        if constexpr (Lie == STEPPED) return load_stepped<In, V>(from, task.step_a);
+        if constexpr (Lie == PACKED) return load_pack<In, V>(from);
+        const Pack<In, V> back = load_pack<In, V>(from - (V - 1) * sizeof(In));
+        Pack<In, V> pack;
+#pragma unroll
+        for (int j = 0; j < V; j++) pack.at[j] = back.at[V - 1 - j];
+        return pack;
     }
     GR_HD Pack<L, V> labels_of(u64 slot) const { return load_pack<L, V>(labels + slot * V * sizeof(L)); }
     GR_HD In element(u64 at) const {
+        if constexpr (Lie != NO_LINES) return load_pack<In, 1>(a + task.run.at(at).a).at[0];
         return Reader<In>::one(a + at * Reader<In>::size_a, b + at * Reader<In>::size_b);
     }
     GR_HD L label(u64 at) const { return load_pack<L, 1>(labels + at * sizeof(L)).at[0]; }
 };
 
-// All threads of a block call; `take` gets each element of its share, the label, and its place in the row. A thread has
-// Loads packs at hand, and as many are on their way.
-template <int Threads, int Loads, class Op, class L, int V, class Take>
-GR_HD void take_share(const Share<Op, L, V>& share, Take take) {
+// All threads of a block call; `take` gets each pack of elements of its share, their labels, and the place in the row of the
+// first. A thread has Loads packs at hand, and as many are on their way.
+template <int Threads, int Loads, class Op, class L, int V, int Lie, class Take>
+GR_HD void take_packs(const Share<Op, L, V, Lie>& share, Take take) {
     Pack<typename Op::In, V> x[Loads], next_x[Loads];
     Pack<L, V> labels[Loads], next_labels[Loads];
     auto load = [&](u64 slot, Pack<typename Op::In, V>* to, Pack<L, V>* labels_to) {
@@ -105,16 +131,22 @@ GR_HD void take_share(const Share<Op, L, V>& share, Take take) {
     for (; slot < share.last; slot += Loads * Threads) {
         load(slot + Loads * Threads, next_x, next_labels);
 #pragma unroll
-        for (int i = 0; i < Loads; i++) {
-            if (slot + i * Threads >= share.last) continue;
-#pragma unroll
-            for (int j = 0; j < V; j++) take(x[i].at[j], labels[i].at[j], (slot + i * Threads) * V + j);
-        }
+        for (int i = 0; i < Loads; i++)
+            if (slot + i * Threads < share.last) take(x[i], labels[i], (slot + i * Threads) * V);
 #pragma unroll
         for (int i = 0; i < Loads; i++) {
             x[i] = next_x[i];
             labels[i] = next_labels[i];
         }
     }
-    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads) take(share.element(at), share.label(at), at);
+    for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads)
+        take(Pack<typename Op::In, 1>{{share.element(at)}}, Pack<L, 1>{{share.label(at)}}, at);
+}
+// The same; `take` gets one element, its label and its place.
+template <int Threads, int Loads, class Op, class L, int V, int Lie, class Take>
+GR_HD void take_share(const Share<Op, L, V, Lie>& share, Take take) {
+    take_packs<Threads, Loads>(share, [&](const auto& x, const auto& labels, u64 at) {
+#pragma unroll
+        for (int j = 0; j < (int)(sizeof(labels) / sizeof(L)); j++) take(x.at[j], labels.at[j], at + j);
+    });
 }

@@ -21,11 +21,11 @@ template <class Op> struct WordsAdder {
 };
 
 // Grid: rows x splits. Words at `out` and their flags at `partials`, all zero.
-template <class Op, class L, int V, bool Indexed, int Threads, int Loads>
+template <class Op, class L, int V, bool Indexed, int Threads, int Loads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_exact(const __grid_constant__ Task<2> task) {
     typedef typename Op::In In;
     typedef Added<Op> Add;
-    const Share<Op, L, V> share(task);
+    const Share<Op, L, V, Lie> share(task);
     const ExactWords<Op> words(task, share.row);
     Grouper<L> grouper(task);
     take_share<Threads, Loads>(share, [&](In x, L label, u64) {

@@ -7,14 +7,14 @@
 #include "elements.cuh"
 
 // Grid: rows x splits. Shared: a state for each thread and group, and one more a thread. Writes a state for each block and group, in order.
-template <class Op, class L, int V, bool Indexed, int Threads, int Loads>
+template <class Op, class L, int V, bool Indexed, int Threads, int Loads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_private(const __grid_constant__ Task<2> task) {
     typedef typename Op::State State;
     typedef typename Op::In In;
     State* own = (State*)GR_SHARED + threadIdx.x;
     Grouper<L> grouper(task);
     for (u32 k = 0; k <= grouper.groups; k++) own[k * Threads] = Op::identity();
-    const Share<Op, L, V> share(task);
+    const Share<Op, L, V, Lie> share(task);
     auto take = [&](In x, L label, u64 at) {  // what is in no group has a state too: that is no branch
         State* state = own + grouper.of(label) * Threads;
         *state = Op::combine(*state, lifted<Op>(x, position_of<Indexed>(task, at)));

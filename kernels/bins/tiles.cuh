@@ -123,11 +123,11 @@ template <class Op, bool Indexed, int Warps, int Tile, int Piece> struct Split {
 };
 
 // Grid: rows x splits. Shared: a Split. Writes a state for each block and group, in order.
-template <class Op, class L, int V, bool Indexed, int Threads, int Loads, int Piece>
+template <class Op, class L, int V, bool Indexed, int Threads, int Loads, int Piece, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 3) bins_tiles(const __grid_constant__ Task<2> task) {
     typedef typename Op::In In;
     const Split<Op, Indexed, Threads / 32, Threads * Loads * V, Piece> split((u32)task.cells);
-    const Share<Op, L, V> share(task);
+    const Share<Op, L, V, Lie> share(task);
     Grouper<L> grouper(task);
     for (u32 k = threadIdx.x; k < split.groups; k += Threads) split.states[k] = Op::identity();
     split.ranks.begin();

@@ -167,21 +167,70 @@ template <class Op, int Columns> struct Window {
         else Add::take(x, Adder{*this, outside, k});
         if (Add::counted && Add::counts(x)) atomicAdd(counts + k * Columns + column, 1u);
     }
+    // Digits that a number has in all sums; registers have room for two that are added up.
+    template <int F> static constexpr GR_HD int digits() {
+        if constexpr (F < Add::fields) return FieldAt<F>::digits + digits<F + 1>();
+        else return 0;
+    }
+    // Elements that are all of one group, as where labels are sorted, are added up before: all lanes may be at its words.
+    template <int V, class L>
+    GR_HD void take(const Pack<typename Op::In, V>& x, const Pack<L, V>& labels, Grouper<L>& grouper,
+                    const ExactWords<Op>& outside) const {
+        u32 groups[V];
+        bool alike = V > 1 && digits<0>() <= 2;
+#pragma unroll
+        for (int j = 0; j < V; j++) groups[j] = grouper.of(labels.at[j]), alike = alike && groups[j] == groups[0];
+        if (!alike) {
+#pragma unroll
+            for (int j = 0; j < V; j++) take(x.at[j], groups[j], outside);
+            return;
+        }
+        const u32 k = groups[0] - first;
+        if (k >= rows) return;
+        if constexpr (Add::whole) {
+            u64 sum = 0;
+#pragma unroll
+            for (int j = 0; j < V; j++) sum += Add::of(x.at[j]);
+            add_to<0>(k, 0, sum, 0);
+        } else {
+            Together<0> held;
+            const Adder adder = {*this, outside, k};
+#pragma unroll
+            for (int j = 0; j < V; j++) Add::take(x.at[j], Collector{adder, held});
+            held.add_all(adder);
+        }
+        u32 number = 0;
+#pragma unroll
+        for (int j = 0; j < V; j++) number += Add::counts(x.at[j]);
+        if (Add::counted && number) atomicAdd(counts + k * Columns + column, number);
+    }
+    // Digits that were added up, and where they belong: one for each that a number has, of each sum.
+    struct Held {
+        u32 limb, above;
+        u64 value;
+        GR_HD bool is_there() const { return value || above; }
+    };
+    template <int F, bool There = (F < Add::fields)> struct Together;
     struct Adder {
         const Window& window;
         const ExactWords<Op>& outside;
         u32 k;
         GR_HD void special(u32 flags) const { outside.special(window.first + k, flags); }
         // A digit times 2^shift, which is less than 2^64.
-        template <int F> GR_HD void add_digit(u32 limb, u64 digit, u32 shift, bool negative) const {
+        template <int F> static GR_HD Held shifted(u32 limb, u64 digit, u32 shift, bool negative) {
             typedef FieldAt<F> At;
             u64 value;
             const u32 sign = negative ? ~0u : 0;
             if constexpr (At::digit < 32) value = (u64)(i64)(i32)(((u32)digit ^ sign) - sign) << shift;
             else value = ((digit ^ (i64)(i32)sign) - (i64)(i32)sign) << shift;
-            window.template add_to<F>(k, limb, value, digit ? sign : 0);
+            return {limb, digit ? sign : 0, value};
         }
-        template <int F> GR_HD bool add(const Exact& x) const {
+        template <int F> GR_HD void add_digit(u32 limb, u64 digit, u32 shift, bool negative) const {
+            hold<F>(0, shifted<F>(limb, digit, shift, negative));
+        }
+        template <int F> GR_HD void hold(int, const Held& x) const { window.template add_to<F>(k, x.limb, x.value, x.above); }
+        template <int F> GR_HD bool add(const Exact& x) const { return add_digits<F>(x, *this); }
+        template <int F, class To> GR_HD bool add_digits(const Exact& x, const To& to) const {
             typedef FieldAt<F> At;
             const u32 at = x.place - window.sums[F].low;
             if (At::floats && __builtin_expect(at >= window.sums[F].cover, 0)) return false;
@@ -190,7 +239,7 @@ template <class Op, int Columns> struct Window {
                 const u64 digit = At::part(x, j);
                 if (At::digits > 1 && digit == 0) continue;
                 const u32 place = at + j * At::digit, limb = At::floats ? place / At::span : j;
-                add_digit<F>(limb, digit, At::floats ? place - limb * At::span : 0, x.negative);
+                to.template hold<F>(j, shifted<F>(limb, digit, At::floats ? place - limb * At::span : 0, x.negative));
             }
             return true;
         }
@@ -203,6 +252,40 @@ template <class Op, int Columns> struct Window {
                 if (limb < window.sums[F].number) add_digit<F>(limb, digit, at - limb * At::span, x.negative);
                 else outside.template add_cut<F>(window.first + k, place, digit, x.negative);  // below the first, `at` is past all
             }
+        }
+    };
+    template <int F> struct Together<F, false> {
+        GR_HD void add_all(const Adder&) const {}
+    };
+    template <int F> struct Together<F, true> : Together<F + 1> {
+        Held digits[FieldAt<F>::digits];
+        GR_HD Together() {
+#pragma unroll
+            for (auto& held : digits) held = {0, 0, 0};
+        }
+        GR_HD void add_all(const Adder& to) const {
+#pragma unroll
+            for (int j = 0; j < FieldAt<F>::digits; j++)
+                if (digits[j].is_there()) to.template hold<F>(j, digits[j]);
+            Together<F + 1>::add_all(to);
+        }
+    };
+    // Adds digits of one limb up before they go there.
+    struct Collector {
+        const Adder& adder;
+        Together<0>& held;
+        GR_HD void special(u32 flags) const { adder.special(flags); }
+        template <int F> GR_HD bool add(const Exact& x) const { return adder.template add_digits<F>(x, *this); }
+        template <int F> GR_HD void add_rare(const Exact& x) const { adder.template add_rare<F>(x); }
+        template <int F> GR_HD void hold(int j, const Held& x) const {
+            Held& there = static_cast<Together<F>&>(held).digits[j];
+            if (there.limb != x.limb) {
+                if (there.is_there()) adder.template hold<F>(j, there);
+                there = x;
+                return;
+            }
+            there.value += x.value;
+            there.above += x.above + (there.value < x.value);
         }
     };
     GR_HD u64 sum_columns(const u32* words, u32 k) const {
@@ -262,16 +345,16 @@ template <class Op, int Columns> struct Window {
 // Grid: rows x splits x `tiles` ranges of groups: blocks side by side read the same elements, of which memory gives most
 // once. Shared: 16 bytes, and the words of a Window with `runs` limbs more than are needed. Of whole integers `out` holds states,
 // else the words of ExactWords and `partials` its flags; all zero.
-template <class Op, class L, int V, int Columns, int Threads, int Loads>
+template <class Op, class L, int V, int Columns, int Threads, int Loads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_window(const __grid_constant__ Task<2> task) {
     typedef typename Op::In In;
     typedef Added<Op> Add;
-    const Share<Op, L, V> share(task, blockIdx.x / task.tiles);
+    const Share<Op, L, V, Lie> share(task, blockIdx.x / task.tiles);
     const ExactWords<Op> words(task, share.row);
     Window<Op, Columns> window(task, blockIdx.x % task.tiles);
     window.open(share, Threads);
     Grouper<L> grouper(task);
-    take_share<Threads, Loads>(share, [&](In x, L label, u64) { window.take(x, grouper.of(label), words); });
+    take_packs<Threads, Loads>(share, [&](const auto& x, const auto& labels, u64) { window.take(x, labels, grouper, words); });
     grouper.report(task);
     __syncthreads();
     const u32 turn = (u64)blockIdx.x * window.rows / gridDim.x;  // blocks end together, and begin at other groups

@@ -131,6 +131,20 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
     static GR_HD State lift(In x, i64) { return In64::template from<In>(term(x)); }
     static GR_HD State combine(State earlier, State later) { return times(earlier, later); }
     static GR_HD Term finalise(State state, const f64*) { return In64::value(state); }
+    // There is no instruction that multiplies. A product that is zero stays so.
+    static GR_HD void atomic(State* cell, State state) {
+        static_assert(sizeof(State) == 8, "only integers multiply in any order");
+        u64* const word = (u64*)cell;
+#ifdef GR_CHECKED  // racecheck knows no look beside atomics
+        u64 seen = atomicCAS(word, 0ull, 0ull), before = 0;
+#else
+        u64 seen = *(const volatile u64*)word, before = 0;
+#endif
+        while (seen != before) {
+            before = seen;
+            seen = atomicCAS(word, before, before * bit_cast<u64>(state));
+        }
+    }
 
     static GR_HD void absorb(State& acc, In x, i64 index) { acc = combine(acc, lift(x, index)); }
     // Of narrow integers in a word, whose product has no more than 32 bits.
