@@ -119,7 +119,7 @@ template <> struct NarrowTerm<Magnitude<i16>> : NarrowMagnitudes<i16> {};
 template <> struct NarrowTerm<Magnitude<u16>> : NarrowValues<u16> {};
 
 // Bytes of four rows are turned into words of one column each, which one instruction adds up.
-template <class Term, class T, class A, int V> struct NarrowColumns {
+template <class Term, class T, class A, int V> struct NarrowSums {
     static const bool counts = false, takes_four = sizeof(T) == 1 && V % 4 == 0, takes_rows = false;  // whole words
     typename Term::Total sum[V];
     GR_HD void start() {
@@ -245,8 +245,8 @@ template <class T, bool Every, int V> struct LogicColumns {
     }
 };
 // Counts of bytes: sums of ones.
-template <class T, int V> struct ByteCounts : NarrowColumns<NarrowValues<u8>, u8, i64, V> {
-    typedef NarrowColumns<NarrowValues<u8>, u8, i64, V> Sums;
+template <class T, int V> struct ByteCounts : NarrowSums<NarrowValues<u8>, u8, i64, V> {
+    typedef NarrowSums<NarrowValues<u8>, u8, i64, V> Sums;
     static GR_HD Pack<u8, V> ones(const Pack<T, V>& pack) {
         Pack<u8, V> found;
 #pragma unroll
@@ -539,7 +539,7 @@ template <bool Max, int V> struct EvenColumns<Arg<i8, Max, false>, V> : ByteArgC
 
 template <class Map, class A, int V, bool Narrow = NarrowTerm<Map>::yes> struct SumColumns : ColumnsOneByOne<Sum<Map, A>, V> {};
 template <class Map, class A, int V>
-struct SumColumns<Map, A, V, true> : NarrowColumns<NarrowTerm<Map>, typename Map::In, A, V> {};
+struct SumColumns<Map, A, V, true> : NarrowSums<NarrowTerm<Map>, typename Map::In, A, V> {};
 template <class Map, class A, int V> struct Columns<Sum<Map, A>, V> : SumColumns<Map, A, V> {};
 // Whether columns lie in words as narrow elements do.
 template <class T, int V> constexpr bool IN_WORDS = sizeof(T) < 4 && sizeof(T) * V % 4 == 0;
