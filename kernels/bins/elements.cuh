@@ -142,11 +142,16 @@ GR_HD void take_packs(const Share<Op, L, V, Lie>& share, Take take) {
     for (u64 at = share.rest + threadIdx.x; at < share.stop; at += Threads)
         take(Pack<typename Op::In, 1>{{share.element(at)}}, Pack<L, 1>{{share.label(at)}}, at);
 }
+// What takes packs element by element. NVRTC 13.0 takes a lambda for any packs for a function of the host.
+template <class Take> struct EachElement {
+    Take& take;
+    template <class In, class L, int N> GR_HD void operator()(const Pack<In, N>& x, const Pack<L, N>& labels, u64 at) const {
+#pragma unroll
+        for (int j = 0; j < N; j++) take(x.at[j], labels.at[j], at + j);
+    }
+};
 // The same; `take` gets one element, its label and its place.
 template <int Threads, int Loads, class Op, class L, int V, int Lie, class Take>
 GR_HD void take_share(const Share<Op, L, V, Lie>& share, Take take) {
-    take_packs<Threads, Loads>(share, [&](const auto& x, const auto& labels, u64 at) {
-#pragma unroll
-        for (int j = 0; j < (int)(sizeof(labels) / sizeof(L)); j++) take(x.at[j], labels.at[j], at + j);
-    });
+    take_packs<Threads, Loads>(share, EachElement<Take>{take});
 }

@@ -342,6 +342,16 @@ template <class Op, int Columns> struct Window {
     }
 };
 
+// What takes packs into a window.
+template <class Window, class Grouper, class Words> struct IntoWindow {
+    Window& window;
+    Grouper& grouper;
+    const Words& words;
+    template <class In, class L, int N> GR_HD void operator()(const Pack<In, N>& x, const Pack<L, N>& labels, u64) const {
+        window.take(x, labels, grouper, words);
+    }
+};
+
 // Grid: rows x splits x `tiles` ranges of groups: blocks side by side read the same elements, of which memory gives most
 // once. Shared: 16 bytes, and the words of a Window with `runs` limbs more than are needed. Of whole integers `out` holds states,
 // else the words of ExactWords and `partials` its flags; all zero.
@@ -354,7 +364,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_window(const __grid_c
     Window<Op, Columns> window(task, blockIdx.x % task.tiles);
     window.open(share, Threads);
     Grouper<L> grouper(task);
-    take_packs<Threads, Loads>(share, [&](const auto& x, const auto& labels, u64) { window.take(x, labels, grouper, words); });
+    take_packs<Threads, Loads>(share, IntoWindow<Window<Op, Columns>, Grouper<L>, ExactWords<Op>>{window, grouper, words});
     grouper.report(task);
     __syncthreads();
     const u32 turn = (u64)blockIdx.x * window.rows / gridDim.x;  // blocks end together, and begin at other groups
