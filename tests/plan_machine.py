@@ -170,14 +170,14 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
         assert work.length % work.width == work.tail % work.width == 0 and work.tail < work.length
         assert work.width <= threads * what["V"]
     elif what.kernel == "reduce_staged_columns":
-        slot, across = what["V"] * op.itemsizes[0], threads // what["Tall"]
-        wide, lines = across - 16 // slot, what["Tall"] * what["Items"]
+        slot = what["V"] * op.itemsizes[0]
+        wide = threads - 16 // slot
         groups, states = work.rows * work.slots // wide, wide * what["V"]
         gap = 1 if what["V"] * op.state_bytes <= tuning.APART_BYTES else 0
         shared = threads * (what["V"] + gap)
         assert step.blocks == groups * work.splits and work.slots % wide == 0
         assert slot in (4, 8) and work.slots * what["V"] - work.length < states
-        assert step.shared_bytes >= max(2 * lines * (across * slot + 16), 8 * shared)
+        assert step.shared_bytes >= max(2 * what["Items"] * (threads * slot + 16), 8 * shared)
     elif what.kernel in ("reduce_rows", "reduce_ordered"):
         assert step.blocks <= work.rows * work.splits
     else:

@@ -133,8 +133,8 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "staged columns": tuple(
         partial_of(name, dtype, layout, seed=seed)
         for name, dtype, layout in [
-            *(("sum", "u1", "staged columns"), ("max", "i2", "staged columns"), ("argmin", "i1", "staged columns")),
-            *(("sum", "i1", "staged columns of many rows"), ("argmax", "u2", "staged columns of many rows")),
+            *(("sum", "u1", "staged columns"), ("max", "i1", "staged columns"), ("var", "i1", "staged columns")),
+            *(("sum", "i1", "staged columns one on"), ("min", "u1", "staged columns one on")),
         ]
         for seed in range(2)
     ),

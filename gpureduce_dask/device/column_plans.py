@@ -294,50 +294,48 @@ class ColumnPlanner(Planner):
         effort = self._effort("staged planes", blocks * tuning.THREADS, *taken, nbytes=copied)
         return [Launch(name, blocks, work, shared, effort=effort)]
 
-    def _stagings(self) -> list[tuple[int, int]]:
-        """Elements of a slot and threads down a column, of tiles that blocks copy to shared memory: for narrow elements
-        whose lines begin at so many places of a word that few columns are a thread's otherwise. None where lines are
-        too short for them, or so few that threads down a column would have none."""
+    def _stagings(self) -> list[int]:
+        """Elements of a slot of tiles that blocks copy to shared memory: for a few lines of bytes that begin at so many
+        places of a word that few columns are a thread's otherwise. None where lines are too short for them. Positions,
+        elements of two bytes and many lines took as long as otherwise or longer (H200, 0.99 to 1.2 times)."""
         op, line, runs, size = self.op, self.line, self.runs, self.op.itemsizes[0]
         is_simple = len(runs) == 1 and len(op.itemsizes) == 1 and self.together and op.commutative
-        if not is_simple or size > 2 or self.vector * size >= tuning.SLOT_BYTES or self.crowded or self._stops():
+        if not is_simple or size > 1 or self.vector >= tuning.SLOT_BYTES or self.crowded or self._stops():
+            return []
+        if runs[0].size > tuning.FEW_LINES or runs[0].c:  # which counts positions
             return []
         if "Refold" in op.type or (self.chunks > 1 and not self._may_go_by_chunk()):
             return []
-        widest, nbytes = min(self._widest(), tuning.SLOT_BYTES // size), line.size * size
-        slots = {vector for vector in (widest, max(4 // size, widest // 2)) if vector * size >= 4}
-        talls = [tall for tall in (1, 2, 4) if tall == 1 or runs[0].size >= 2 * tall * tuning.STAGED_LINES]
-        shapes = [(vector, tall) for vector in slots for tall in talls]
-        return [each for each in shapes if 2 * nbytes >= self._staged_width(*each) * each[0] * size]
+        widest = min(self._widest(), tuning.SLOT_BYTES)
+        slots = {vector for vector in (widest, max(4, widest // 2)) if vector >= 4}
+        return [vector for vector in slots if 2 * line.size >= self._staged_width(vector) * vector]
 
-    def _staged_width(self, vector: int, tall: int) -> int:
+    def _staged_width(self, vector: int) -> int:
         """Slots across a tile, beside which lines have 16 bytes before them (kernels/grid/staged_columns.cuh)."""
-        return tuning.THREADS // tall - 16 // (vector * self.op.itemsizes[0])
+        return tuning.THREADS - 16 // vector
 
-    def _staged_columns(self, stagings: Sequence[tuple[int, int]]) -> Steps:
-        return min((self._staged_tiles(*each) for each in stagings), key=seconds_of)
+    def _staged_columns(self, stagings: Sequence[int]) -> Steps:
+        return min((self._staged_tiles(vector) for vector in stagings), key=seconds_of)
 
-    def _staged_tiles(self, vector: int, tall: int) -> Steps:
+    def _staged_tiles(self, vector: int) -> Steps:
         """Tiles of columns whose lines blocks copy as they lie, some at a time."""
-        op, line, (run,), size, items = self.op, self.line, self.runs, self.op.itemsizes[0], tuning.STAGED_LINES
-        wide, lines = self._staged_width(vector, tall), tall * items
+        op, line, (run,), lines = self.op, self.line, self.runs, tuning.STAGED_LINES
+        wide = self._staged_width(vector)
         across = -(-line.size // (wide * vector))
         work = self._work_by_lines(line, self.rows, self.runs, vector, True).but(slots=across * wide)
         tiles = work.rows * across
         wanted, most = -(-2 * tuning.FEW_BLOCKS // (tiles * self.chunks)), max(1, run.size // (2 * lines))
-        parts = max(balanced(tiles * self.chunks, wanted, most), -(-run.size // (tall * tuning.MOST_TAKEN)))
+        parts = balanced(tiles * self.chunks, wanted, most)
         work = work.but(tiles=tiles, splits=parts * self.chunks)
-        name = (
-            f"reduce_staged_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {tall}, {items}, {{}}, {self.batch}>"
-        )
-        stage = lines * (tuning.THREADS // tall * vector * size + 16)
+        name = f"reduce_staged_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {lines}, {{}}, {self.batch}>"
+        stage = lines * (tuning.THREADS * vector + 16)
         gap = 1 if vector * op.state_bytes <= tuning.APART_BYTES else 0
         shared = max(2 * stage, tuning.THREADS * (vector + gap) * max(8, op.state_bytes))
         is_long = self._published_bytes(work.splits * wide * vector) > tuning.LONG_FOLD_BYTES
         each, blocks = -(-run.size // parts), tiles * work.splits
-        loads = blocks * tuning.THREADS * each / tall
-        copied = blocks * each * (wide * vector * size + SECTOR) / CACHE_LINE
-        ends = blocks * wide * vector * max(1, (tall - 1).bit_length())
+        loads = blocks * tuning.THREADS * each
+        copied = blocks * each * (wide * vector + SECTOR) / CACHE_LINE
+        ends = blocks * wide * vector
         effort = self._effort("staged columns", blocks * tuning.THREADS, loads, vector, each / lines, copied, ends)
         return self._finished(name, work, blocks, tiles, wide * vector, shared, work.cells, is_long, effort=effort)
 

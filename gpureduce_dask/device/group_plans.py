@@ -131,7 +131,7 @@ class Lines:
 def lines(
     row: Sequence[Dim], run: Sequence[Dim], itemsize: int, label_bytes: int, addresses: tuple[int, int]
 ) -> tuple[int, Lines] | None:
-    """Elements of a load, and how rows lie; None where a copy takes no longer. ``addresses``: of elements and of labels,
+    """Elements of a load, and how rows lie; None where a copy takes no longer. ``addresses``: of elements and labels,
     modulo 16."""
     row = merged([d for d in row if d.size > 1], False)
     run = merged([d for d in run if d.size > 1], any(d.c for d in run))

@@ -1,8 +1,8 @@
 """A chunk of any rank and strides, collapsed to what the kernels walk: kept and reduced dimensions, few and merged.
 
 Nothing is copied: a negative stride is walked from its other end (unless positions count: then a plan may turn a line,
-and has a kernel that knows), dimensions are taken in memory order where the operator commutes, and neighbours that continue each other
-become one.
+and has a kernel that knows), dimensions are taken in memory order where the operator commutes, and neighbours that
+continue each other become one.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def first_of_repeated(op: Operator, layout: Layout) -> Layout:
 
 def along_memory(op: Operator, layout: Layout) -> tuple[Operator, Layout]:
     """The same where positions are looked for along a line that lies backwards: it is walked as memory has it."""
-    is_backward = bool(layout.reduced) and layout.reduced[-1].a == -op.itemsizes[0] and not _columns_lie_together(layout)
-    if not op.type.startswith("Arg<") or not is_backward:
+    is_backward = bool(layout.reduced) and layout.reduced[-1].a == -op.itemsizes[0]
+    if not op.type.startswith("Arg<") or not is_backward or _columns_lie_together(layout):
         return op, layout
     return replace(op, type=f"Backward<{op.type}>"), layout.line_flipped()
 

@@ -1,5 +1,5 @@
-// Columns of elements of one and two bytes whose lines begin at different places of their words: a block copies its part of some
-// lines to shared memory, each shifted as it lies in memory, and a thread puts words of its columns together from there while
+// Columns of few bytes each whose lines begin at different places of their words: a block copies its part of some lines to shared
+// memory, each shifted as it lies in memory, and a thread puts words of its columns together from there while
 // the next lines are on their way.
 #pragma once
 #include "columns.cuh"
@@ -21,11 +21,11 @@ template <class T, int N> GR_HD Pack<T, N> shifted_words(const u8* from) {
     return found.pack;
 }
 
-// The lines of a stage: Items for each of the Tall threads down a column. A line has room for all of a block's threads, `wide` of
-// which have a slot: as many bytes as the others would take may lie before its first element.
-template <class In, int V, int Threads, int Tall, int Items> struct LineStage {
-    static const int slot = V * sizeof(In), wide = Threads / Tall - 16 / slot, rows = Tall * Items;
-    static const int line_bytes = Threads / Tall * slot, packs = line_bytes / 16, bytes = rows * (line_bytes + 16);
+// The Items lines of a stage. A line has room for all of a block's threads, `wide` of which have a slot: as many bytes as the others
+// would take may lie before its first element.
+template <class In, int V, int Threads, int Items> struct LineStage {
+    static const int slot = V * sizeof(In), wide = Threads - 16 / slot;
+    static const int line_bytes = Threads * slot, packs = line_bytes / 16, bytes = Items * (line_bytes + 16);
     const u8 *low, *high;  // what the chunk owns
     i64 step;              // bytes from one line to the next
     u32 pitch;             // the same in shared memory, where lines lie as far from 16 bytes as they do in memory
@@ -35,7 +35,7 @@ template <class In, int V, int Threads, int Tall, int Items> struct LineStage {
     GR_HD void copy(u8* to, const u8* line, u32 count) const {
         const u32 first = (u32)((u64)line % 16);
 #pragma unroll
-        for (int i = 0; i < rows * packs / Threads; i++) {
+        for (int i = 0; i < Items * packs / Threads; i++) {
             const u32 item = threadIdx.x + i * Threads, row = item / packs, at = 16 * (item % packs);
             const u32 place = first + row * pitch, lead = place % 16;
             if (row >= count || at >= lead + width) continue;
@@ -71,11 +71,11 @@ GR_HD void write_results(Running& columns, const TaskT& task, const Offset& row,
 // Grid: one block a (split of the runs, tile of columns), and a split is of one chunk. Runs of a chunk are one stride apart. A line
 // has `slots` slots, a whole number of tiles, the first of which begins with it. Uses two stages of shared memory, and what
 // reduce_columns uses. For commutative operators, of elements of one or two bytes.
-template <class Op, class Emit, int V, int Threads, int Tall, int Items, int Finish, int Chunks>
+template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_columns(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
     typedef typename Op::State State;
-    typedef LineStage<In, V, Threads, Tall, Items> Stage;
+    typedef LineStage<In, V, Threads, Items> Stage;
     const int wide = Stage::wide;
     const u64 split = task.tiles == 1 ? blockIdx.x : task.by_tiles.of(blockIdx.x), tile = blockIdx.x - split * task.tiles;
     const u64 outer = row_of(task, tile * wide), first_column = (tile * wide - outer * task.slots) * V;
@@ -87,46 +87,44 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_columns(cons
     const Stage stage = {share.base->a + task.low_a, share.base->a + task.high_a, step, Stage::line_bytes + ((u32)step & 15),
                          (u32)(left < wide * V ? left : wide * V) * (u32)sizeof(In)};
     u8* stages = (u8*)GR_SHARED;
-    const u32 across = threadIdx.x % (Threads / Tall), down = threadIdx.x / (Threads / Tall);
-    i64 at = share.base->index + (i64)(share.begin + down) * index_step;  // of the thread's next element
+    i64 at = share.base->index + (i64)share.begin * index_step;  // of the thread's next element
     EvenColumns<Op, V> columns;
     columns.start();
     const i64 column_offset[V] = {};
-    const auto rows_from = [&](u64 begin) { return (u32)(count - begin < Stage::rows ? count - begin : Stage::rows); };
+    const auto rows_from = [&](u64 begin) { return (u32)(count - begin < Items ? count - begin : Items); };
     if (count) stage.copy(stages, line, rows_from(0));
     commit_copies();
     u32 other = 0;
 #pragma unroll 1
-    for (u64 begin = 0; begin < count; begin += Stage::rows, other ^= 1) {
-        const u64 next = begin + Stage::rows;
+    for (u64 begin = 0; begin < count; begin += Items, other ^= 1) {
+        const u64 next = begin + Items;
         if (next < count) stage.copy(stages + (other ^ 1) * Stage::bytes, line + (i64)next * step, rows_from(next));
         commit_copies();
         wait_copies<1>();
         __syncthreads();
-        const u32 rows = rows_from(begin), mine = rows > down ? (rows - down + Tall - 1) / Tall : 0;
-        if (across < wide && mine) {
-            const u8* first = stages + other * Stage::bytes + (u32)((u64)(line + (i64)begin * step) % 16) + across * Stage::slot;
+        const u32 rows = rows_from(begin);
+        if (threadIdx.x < wide) {
+            const u8* first = stages + other * Stage::bytes + (u32)((u64)(line + (i64)begin * step) % 16) + threadIdx.x * Stage::slot;
             Pack<In, V> packs[Items];
             i64 index[Items];
 #pragma unroll
             for (int i = 0; i < Items; i++) {  // those that are not there are not taken
-                packs[i] = shifted_words<In, V>(first + (down + i * Tall) * stage.pitch);
-                index[i] = at + i * Tall * index_step;
+                packs[i] = shifted_words<In, V>(first + i * stage.pitch);
+                index[i] = at + i * index_step;
             }
-            if (mine == Items) take_batch(columns, packs, index, column_offset);
-            else take_some(columns, packs, index, column_offset, (int)mine);
+            if (rows == Items) take_batch(columns, packs, index, column_offset);
+            else take_some(columns, packs, index, column_offset, (int)rows);
         }
-        at += Stage::rows * index_step;
+        at += Items * index_step;
         __syncthreads();
     }
-    if constexpr (Tall == 1 && sizeof(typename Emit::Out) <= 8)
+    if constexpr (sizeof(typename Emit::Out) <= 8)
         if (task.splits == 1) return write_results<Op, Emit, V, Threads, wide>(columns, task, row, first_column);
     const TileStates<State, V> each;
-    if (across < wide) {
+    if (threadIdx.x < wide) {
 #pragma unroll
         for (int j = 0; j < V; j++)
-            each[down * (wide * V) + across * V + j] =
-                settle_column<Op, V>(columns, j, task, row, share.before + share.begin + down, Tall, 0);
+            each[threadIdx.x * V + j] = settle_column<Op, V>(columns, j, task, row, share.before + share.begin, 1, 0);
     }
     finish_tile<Op, Emit, V, Threads, wide, true, Finish, true>(task, tile, split);
 }

@@ -96,7 +96,7 @@ LAYOUTS = {
     "staged planes": Layout((901, 5, 9), (1,), lambda x: x[::-1, 1:], way="staged planes"),
     "staged planes apart": Layout((3, 301, 3, 23), (2,), lambda x: x[:, 1:-1, :, 1:-1], way="staged planes"),
     "staged columns": Layout((3, 29, 1403), (1,), lambda x: x[:, ::-1, 2:-1], way="staged columns"),
-    "staged columns of many rows": Layout((299, 511), (0,), lambda x: x[:, 1:-1], way="staged columns"),
+    "staged columns one on": Layout((31, 511), (0,), lambda x: x[:, 1:-1], way="staged columns"),
     "strided rows of a thread": Layout((2001, 78), (1,), lambda x: x[:, ::3], way="rows as columns"),
     "rows of another order": Layout((3001, 38), (0, 1), lambda x: x.T, way="subwarp long lines"),
     "rows of another order of three": Layout(
@@ -495,7 +495,7 @@ INTEGER_LAYOUTS = {
     "columns": Layout((517, 70), (0,), way="columns"),
     "columns inside": Layout((301, 91), (0,), lambda x: x[:, 3:-2], way="columns"),
     "wide columns": Layout((67, 288), (0,), way="columns"),
-    "staged columns": Layout((67, 291), (0,), way="staged columns"),
+    "staged columns": Layout((31, 291), (0,), way="staged columns"),
     "staged planes": Layout((31, 5, 7), (1,), way="staged planes"),
     "few columns": Layout((9008, 3), (0,), way="flat columns"),
     "planes": Layout((5, 14, 19), (1,), way="columns"),
