@@ -13,7 +13,6 @@ template <class T, int V, int Count> GR_HD Pack<T, Count> column_of(const Pack<T
 template <class Op> struct ScansRowRuns { static const bool yes = false, folds = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true, folds = false; };
 template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true, folds = false; };
-template <class T, bool Root> struct ScansRowRuns<ComplexVariance<T, false, Root>> { static const bool yes = true, folds = false; };
 template <class Map> struct ScansRowRuns<Prod<Map>> { static const bool yes = Prod<Map>::has_exponent, folds = yes; };
 
 // Any operator: states folded and scanned row by row.

@@ -168,9 +168,8 @@ struct VarianceF32Delta<Variance<T, SkipNan, Root>, Final<Variance<T, SkipNan, R
 // Running variances and deviations about the mean before a lane's run, by sums of distances and of their squares.
 
 // With a reciprocal in place of the division of a variance, which is slower down columns.
-template <class Emit> struct RowEmit : Emit { static const bool of_variances = false; };
+template <class Emit> struct RowEmit : Emit {};
 template <class Op, class Result> struct SpreadByReciprocal {
-    static const bool of_variances = true;
     typedef Result Out;
     static GR_HD Result of(const typename Op::State& state, const f64* option) {
         const f64 variance = variance_by_reciprocal(state.count, state.m2, option);

@@ -52,7 +52,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const u64 place = Reverse ? task.tiles - 1 - tile : tile;
         return (i64)(place * tile_elements + (Reverse ? Warps - 1 - warp : warp) * Share::elements);
     }
-    // True where all positions of a share are elements; and not the last of the scan, which without totals does no harm.
+    // True where all positions of a share are elements, and the last element of the scan is not among them. Without totals
+    // positions behind the last do no harm: their results are not drained.
     GR_HD bool is_inner(i64 first) const {
         const i64 low = (i64)task.lead, high = (i64)task.positions, end = first + Share::elements;
         const bool is_open = !Lines && !task.totals;

@@ -196,6 +196,7 @@ GR_HD void scan_part(const Scan& task, const StridedLine<typename Op::In>& line,
     const auto put = [&](int i, const Pack<Out, 1>& to) { store_streaming((Out*)(out + (i64)(at + i) * task.step_out), to.at[0]); };
     scan_batch<Pack<Out, 1>, (Batch < Together ? Batch : Together), !Last>(scan, batch, end - at, put);
 }
+// By a thread; the state behind the part.
 template <class Op, class Emit, int Batch, bool Exclusive>
 GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<typename Op::In>& line, const LinePart& part, u8* out,
                                         typename Op::State before) {
@@ -207,7 +208,7 @@ GR_HD typename Op::State scan_by_thread(const Scan& task, const StridedLine<type
     u64 at = part.first;
     for (; at + Batch <= part.end; at += Batch) {
         scan_part<Op, Emit, Batch, Ops::together, false>(task, line, at, part.end, out, scan);
-        if constexpr (RowEmit<Emit>::of_variances)  // those of the next elements are about the mean of all before
+        if constexpr (ShiftedPowerSums<Op>::exists)  // variances of the next elements are about the mean of all before
             if ((at - part.first) / Batch % batches == batches - 1) scan = typename Ops::Scan({scan.after(0)}, task.option);
     }
     if (at < part.end) scan_part<Op, Emit, Batch, Ops::together, true>(task, line, at, part.end, out, scan);
