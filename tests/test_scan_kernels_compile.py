@@ -24,15 +24,16 @@ TOGETHER = 6  # kernels whose text is parsed once
 SHAPES = (
     (re.compile(r", \d+, \d+, (?=\w+, \w+, \w+, \w+>$)"), ", 20, 5, "),
     (re.compile(r"^(RowScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 20, 5, "), r"\1, 12, 9, "),
-    (re.compile(r", \d+, (?=1, 1, false, \w+, \w+, \w+>$)"), ", 16, "),
-    (re.compile(r", \d+, (?=1, 1, true, \w+, \w+>$)"), ", 14, "),
-    (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+>$)"), ", 14, "),
-    (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+>$)"), r"\1, 12, "),  # two look back for a tile
-    (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+>$)"), r"\1, 12, "),
-    (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+>$)"), ", 12, "),
-    (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+>$)"), ", 8, "),
+    (re.compile(r", \d+, (?=1, 1, false, \w+, \w+, 1>$)"), ", 16, "),
+    (re.compile(r", \d+, (?=1, 1, true, \w+, \w+, 1>$)"), ", 14, "),
+    (re.compile(r", \d+, (?=1, 1, true, \w+, \w+, 2>$)"), ", 12, "),
+    (re.compile(r", \d+, (?=[24], 1, \w+, \w+, \w+, \d>$)"), ", 14, "),
+    (re.compile(r"((?:half|bfloat16)>), 14, (?=2, 1, true, \w+, \w+, \d>$)"), r"\1, 12, "),  # two look back for a tile
+    (re.compile(r"(Segmented<.*), 14, (?=2, 1, \w+, \w+, \w+, \d>$)"), r"\1, 12, "),
+    (re.compile(r", \d+, (?=2, 32, \w+, \w+, \w+, \d>$)"), ", 12, "),
+    (re.compile(r", \d+, (?=4, 32, \w+, \w+, \w+, \d>$)"), ", 8, "),
     # of large states
-    (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[46], (?=1, 1, )"), r"\1, 8, "),
+    (re.compile(r"^(StripScan<(?:Complex\w+|(?:Var|Std)<(?:f64|[iu]32|[iu]64))\b.*), 1[246], (?=1, 1, )"), r"\1, 8, "),
     (re.compile(r"(?<=^LaneLineScan)(.*), \d+, (?=\d+, \w+, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^SmallLineScan)(.*), \d+, (?=\d, \d, \w+>$)"), r"\1, 16, "),
     (re.compile(r"(?<=^SubwarpLineScan)(.*), \d+, (?=\d+, \d+, \w+, \w+>$)"), r"\1, 16, "),

@@ -26,8 +26,8 @@ MANY_IN_SEGMENTS = 4224  # columns, of which a lane takes two, of sums in segmen
 # 2026-11, sums of float32: 0.92 of a copy with 18 and 0.90 with 16 down (32768, 32768), 0.82 and 0.86 down (2^25, 32).
 WARPS = (16, 10, 6, 4)
 WARPS_OF_MANY = (18, *WARPS)  # where chains are many, and a column wide
-# Of large states, which take registers: nanvar of uint32 down (1082400, 31) with 16, 10 and 6 450, 287 and 248 us.
-LARGE_STATE_BYTES, WARPS_OF_LARGE = 32, WARPS[1:]
+# Of large states, which take registers, also by two warps a tile: nanvar of uint32 with 16, 10, 6 450, 287, 248 us.
+LARGE_BYTES, WARPS_OF_LARGE, LOOK_BACK_OF_LARGE = 32, (WARPS[1:], (12, 8, 6)), 2  # the last: that share a tile's states
 FEWEST = 4  # rows of a lane
 TILE = 128 << 10  # bytes of a tile, read and written, at most: more makes the last round of tiles too long
 TILES = 512  # as many at least, if that leaves lanes some rows
@@ -51,11 +51,10 @@ class RowLayout(NamedTuple):
         nbytes = (strips.width - 1) * column_step + size
         strip = strips.width * column_step if strips.count > 1 else 0
         phase = (scan.arrays.phases[i] - strips.lead * column_step) % PACK  # of the strips behind the first
-        is_aligned = not any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
         # Bytes that the operand owns, relative to the first element that is scanned.
         low, high = (end - scan.starts[i] for end in span(scan.arrays.shape, scan.arrays.strides[i], size))
         joined = (strips.count == 1 or not column_step) and nbytes <= abs(step) <= nbytes * 5 // 4
-        packs = -(-nbytes // PACK) + (0 if is_aligned else 1)
+        packs = -(-nbytes // PACK) + any(n % PACK for n in (phase, strip, *scan.row_steps(i)))
         ahead = [step, packs * PACK, step % PACK, column_step, low, high, int(joined)]
         behind = [LANES // packs, -(-(1 << 16) // packs), size - column_step]
         return cls(abs(step) if joined else packs * PACK, joined, ahead, behind)
@@ -113,11 +112,12 @@ def column_strips(scan: Scan) -> Tiling | None:
     if not is_near or scan.columns.c != op.out_bytes:
         return None
     strips = Strips(scan, *_columns_of_lane(scan))
+    is_slow = strips.lane_columns == 1 and strips.is_anchored and op.published_bytes() > PACK
+    back = LOOK_BACK_OF_LARGE if is_slow else strips.lane_columns  # warps that look back for a tile
     shapes: tuple[int, ...] = WARPS if strips.lane_columns > 1 or strips.is_anchored else WARPS_OF_MANY
-    shapes = shapes if op.state_bytes < LARGE_STATE_BYTES else WARPS_OF_LARGE
-    look_back_warps = WRITE_DELAY * strips.lane_columns
-    found = (_tiling(strips, n - look_back_warps, look_back_warps) for n in shapes if n > look_back_warps + 1)
-    return next(filter(None, found), None)
+    shapes = WARPS_OF_LARGE[is_slow] if op.state_bytes + op.itemsizes[0] > LARGE_BYTES else shapes
+    counts = [n - WRITE_DELAY * back for n in shapes]  # of warps that scan
+    return next(filter(None, (_tiling(strips, n, back) for n in counts if n > 1)), None)
 
 
 def _columns_of_lane(scan: Scan) -> tuple[int, int]:
@@ -141,7 +141,7 @@ def _columns_of_lane(scan: Scan) -> tuple[int, int]:
     return (count, LANES) if count > 1 else (1, 1)
 
 
-def _tiling(strips: Strips, warps: int, look_back_warps: int) -> Tiling | None:
+def _tiling(strips: Strips, warps: int, back: int) -> Tiling | None:
     """With as many rows of a lane as fit, tiles of a line alike; None where so many warps have too few."""
     scan, row_groups, lane_columns = strips.scan, strips.row_groups, strips.lane_columns
     op, length, limit, lanes = scan.op, scan.length, scan.gpu.shared_bytes, warps * row_groups
@@ -165,11 +165,11 @@ def _tiling(strips: Strips, warps: int, look_back_warps: int) -> Tiling | None:
     each = op.published_bytes() if strips.is_anchored else 16 * -(-op.state_bytes // 8)
     states = scan_task.chain_tile_states(links, scan_task.radix_of(each)) if strips.is_anchored else 1
     published = strips.chains * LANES * lane_columns * states * each
-    tiles, words, all_warps = strips.chains * links, strips.words(links, rows), warps + look_back_warps
-    arguments = (warps, lane_columns, strips.column_stride, strips.is_anchored, strips.staged > 0, scan.exclusive)
+    tiles, rounds = strips.chains * links, -(-strips.chains * links // scan.gpu.processors)
+    arguments = (warps, lane_columns, strips.column_stride, strips.is_anchored, strips.staged > 0, scan.exclusive, back)
     cost = "StripScan, several a lane" if lane_columns > 1 == strips.column_stride else ""
-    rounds = -(-tiles // scan.gpu.processors)
-    return Tiling(arguments, tiles, all_warps, words, shared_bytes, published, chain=rounds, cost=cost)
+    words, warps = strips.words(links, rows), warps + WRITE_DELAY * back
+    return Tiling(arguments, tiles, warps, words, shared_bytes, published, chain=rounds, cost=cost)
 
 
 def _conflict_free_rows(most: int, strips: Strips) -> int:

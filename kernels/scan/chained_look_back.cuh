@@ -8,6 +8,14 @@
 // The lanes of a warp in groups, with a lane of each for a column: tile states to fold are divided among the groups, in order.
 struct LaneGroups {
     u32 group, groups, width;  // this lane's group; groups; lanes of a group
+    // For so many columns of a tile, that as many warps share: stretches of `line` columns.
+    static GR_HD LaneGroups of(u32 columns, u32 warps, u32 line) {
+        const u32 per = (columns + warps * line - 1) / (warps * line) * line, count = 32 / per;
+        return {count > 1 ? threadIdx.x % 32 / per : 0, count, per};
+    }
+    GR_HD u32 place() const { return threadIdx.x % 32 - group * width; }  // of the lane's column
+    GR_HD bool is_one() const { return place() < width && group < groups; }  // else the lane is one too many
+    GR_HD bool is_last() const { return group + 1 == groups; }
     GR_HD u32 share(u32 all) const { return groups == 1 ? all : (all + groups - 1) / groups; }
     // All lanes of a warp call. Inclusive scan of a column's states over the groups.
     template <class Op> GR_HD typename Op::State through(typename Op::State state) const {
@@ -39,16 +47,17 @@ struct ElementCounts {
 // From the tile before. A chain has one tile state for each column: only the next tile reads it, and then overwrites it.
 template <class Op> struct ChainedScan {
     typedef typename Op::State State;
+    static const u32 LINE = 4;
     const Strips& task;
     TileState<State, 16>* const tile_state;  // of this lane's column
-    const bool active;                       // the lane has a column
+    const bool active, publishes;            // the lane has a column; it publishes its states
 
-    GR_HD ChainedScan(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64, bool)
-        : task(scan), tile_state((TileState<State, 16>*)task.states + chain * columns + column), active(has) {}
+    GR_HD ChainedScan(const Strips& scan, u64 chain, u32 column, bool has, u64 columns, u64, bool first)
+        : task(scan), tile_state((TileState<State, 16>*)task.states + chain * columns + column), active(has), publishes(first) {}
 
     // All lanes of a warp call, each for its column, and get the prefix of tile `link`. `own` is that tile's state, `start` the
     // state before all tiles.
-    GR_HD State before(u64 link, State own, State start, ElementCounts) const {
+    GR_HD State before(u64 link, State own, State start, ElementCounts, LaneGroups) const {
         State state = start;
         if (link > 0) {
             State seen;
@@ -59,7 +68,7 @@ template <class Op> struct ChainedScan {
                 if (spins % SPINS == 0) spins = keep_waiting(task.ticket, spins);
             }
         }
-        if (active && link + 1 < task.links) tile_state->publish(Op::combine(state, own), (u32)link + 1);
+        if (publishes && link + 1 < task.links) tile_state->publish(Op::combine(state, own), (u32)link + 1);
         return state;
     }
 };
@@ -197,3 +206,28 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
         return state;
     }
 };
+
+// All lanes of a warp call, each with a column. Puts the prefixes of a tile's parts, from `start` before all tiles on, in place of
+// their states, `part_state(t)` in the order of the scan: groups of lanes take some each. Gets what the lane's last one leaves.
+template <class Op, class Links, class PartState, class State = typename Op::State>
+GR_HD State find_part_prefixes(const Links& chain, u64 link, State start, ElementCounts counts, LaneGroups lane_groups, u32 parts,
+                               const PartState& part_state) {
+    const u32 group = lane_groups.group, share = lane_groups.share(parts), begin = group * share;
+    const u32 end = !chain.active ? 0 : begin + share < parts ? begin + share : parts;
+    State own = Op::identity();
+#pragma unroll 4
+    for (u32 t = begin; t < end; t++) own = Op::combine(own, part_state(t));
+    const State through = lane_groups.template through<Op>(own), all = lane_groups.template of<Op>(through, lane_groups.groups - 1);
+    const State exclusive = lane_groups.template of<Op>(through, group > 0 ? group - 1 : 0);
+    State before = chain.before(link, all, start, counts, lane_groups);
+    if (group > 0) before = Op::combine(before, exclusive);
+    State next = begin < end ? part_state(begin) : before;
+#pragma unroll 2
+    for (u32 t = begin; t < end; t++) {
+        const State here = next;
+        if (t + 1 < end) next = part_state(t + 1);
+        part_state(t) = before;
+        before = Op::combine(before, here);
+    }
+    return before;
+}

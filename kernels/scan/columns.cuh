@@ -9,10 +9,11 @@
 
 // A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
 // look back further than to the one before them. StagesResults: results go through shared memory, where rows are too short to be
-// written by a warp at once. Batch: rows that a lane reads at once, if not as many as are best where tiles are folded first.
+// written by a warp at once. LookBackWarps: of a tile, V where that is more than one, each for one of a lane's columns. Batch: rows
+// that a lane reads at once, if not as many as are best where tiles are folded first.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool StagesResults, bool Exclusive,
-          int Batch = 0>
-struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, each for a lane's column
+          int LookBackWarps, int Batch = 0>
+struct StripScan : TileWork<Strips, Warps, LookBackWarps> {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
@@ -23,7 +24,7 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     static const int batch = Batch > 0 ? Batch : sizeof(In) * V > 8 || sizeof(State) > 16 ? 2 : 4;
     // Of the look-back: large states take registers.
     static const int PUBLISHED = sizeof(PublishedState<Op>), RADIX = PUBLISHED <= 16 ? 8 : 16;
-    static const int SLOTS = PUBLISHED <= 16 ? 8 : PUBLISHED <= 32 ? 4 : 2;
+    static const int SLOTS = PUBLISHED <= 16 ? 8 : 2;
     typedef ColumnOps<Op, Emit, V, Exclusive, (V > 1)> Ops;
     static const bool assumes_finite = Ops::Fold::assumes_finite;
     // Of means of floats, and of variances of all digits, reciprocals are computed once for all columns (reciprocal_table.cuh).
@@ -149,10 +150,7 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
     template <int Together, bool PhaseVaries, class Visit>
     GR_HD void walk(ColumnCursor a, ColumnCursor b, i32 left, Visit& visit) const {
         for (; left >= Together; left -= Together) take<PhaseVaries, Together>(a, b, visit);
-        if (Together > 4 && left >= 4) {
-            take<PhaseVaries, 4>(a, b, visit);
-            left -= 4;
-        }
+        if (Together > 4 && left >= 4) take<PhaseVaries, 4>(a, b, visit), left -= 4;
         for (; left > 0; left--) take<PhaseVaries, 1>(a, b, visit);
     }
     // Reads `Count` rows of this lane's columns.
@@ -250,25 +248,18 @@ struct StripScan : TileWork<Strips, Warps, V> {  // as many warps look back, eac
         walk<Together>(location, rows, stage, writing);
     }
 
-    // All lanes of a warp call, V warps for a tile: the prefixes of each warp's rows, for one of a lane's columns each.
+    // All lanes of a warp call, LookBackWarps warps for a tile: the prefixes of each warp's rows, for a column of each lane.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
         typedef typename Conditional<Anchored, TwoLevelLookBack<Op, RADIX, SLOTS>, ChainedScan<Op>>::type Links;
-        const u32 at = ColumnStride == 1 ? lane * V + look_back_warp : look_back_warp * ColumnStride + lane;
-        const bool active = at < location.columns;
-        State own = Op::identity(), start = own;
-        if (active) {
-            for (int w = 0; w < Warps; w++) own = Op::combine(own, scratch().state[slot][w][at]);
-            if (task.carry) start = LineEnds<Op>::before(task, location.line + at);
-        }
-        const Links chain(task, location.chain, look_back_warp * 32 + lane, active, 32 * V, task.links, active);
-        State before = chain.before(location.link, own, start, {(i64)(Warps * most), 0});
-        if (!active) return;
-        for (int w = 0; w < Warps; w++) {
-            const State after = Op::combine(before, scratch().state[slot][w][at]);
-            scratch().state[slot][w][at] = before;
-            before = after;
-        }
-        if (task.totals && location.link + 1 == task.links) LineEnds<Op>::keep(task, location.line + at, before);
+        const LaneGroups groups = V > 1 ? LaneGroups{0, 1, 32} : LaneGroups::of(width, LookBackWarps, Links::LINE);
+        const u32 place = look_back_warp * groups.width + groups.place();
+        const u32 at = ColumnStride == 1 && V > 1 ? lane * V + look_back_warp : place;
+        const bool active = groups.is_one() && at < location.columns, is_last = active && groups.is_last();
+        const State start = task.carry && active ? LineEnds<Op>::before(task, location.line + at) : Op::identity();
+        const Links chain(task, location.chain, place, active, 32 * V, task.links, active && groups.group == 0);
+        const auto part = [&](u32 w) -> State& { return scratch().state[slot][w][at]; };
+        const State before = find_part_prefixes<Op>(chain, location.link, start, {(i64)(Warps * most), 0}, groups, Warps, part);
+        if (is_last && task.totals && location.link + 1 == task.links) LineEnds<Op>::keep(task, location.line + at, before);
     }
 };
 
@@ -280,7 +271,7 @@ const int SERIAL_BLOCKS = 8;  // of one warp on an SM, at most
 template <class Op, int V> constexpr int SERIAL_BATCH = ScansRowRuns<Op>::yes || sizeof(typename Op::In) * V > 8 ? 4 : 8;
 
 template <class Op, class Emit, int V, bool Exclusive>
-struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, SERIAL_BATCH<Op, V>> {
+struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, V, SERIAL_BATCH<Op, V>> {
     typedef typename SerialColumnScan::StripScan Strip;
     typedef typename Op::State State;
     typedef typename Strip::TileLocation TileLocation;

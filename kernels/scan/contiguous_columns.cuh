@@ -129,34 +129,17 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
     // All lanes of a warp call, LookBackWarps warps for a tile, each for some columns. Leaves the prefix of each part, of which
     // groups of lanes take some each.
     GR_HD void find_prefixes(const TileLocation& location, u32 slot, u32 look_back_warp) const {
-        const u32 all = LookBackWarps * Links::LINE, per = (width + all - 1) / all * Links::LINE, groups = 32 / per;
-        const LaneGroups lane_groups = {groups > 1 ? lane / per : 0, groups, per};
-        const u32 place = lane - lane_groups.group * per, column = look_back_warp * per + place;
-        const bool active = place < per && column < width && lane_groups.group < groups;
-        const u32 share = lane_groups.share(parts()), begin = lane_groups.group * share;
-        const u32 end = !active ? 0 : begin + share < parts() ? begin + share : parts();
-        State own = Running::identity(), start = own;
-#pragma unroll 4
-        for (u32 t = begin; t < end; t++) own = Running::combine(own, part_state(slot, t, column));
-        const State through = lane_groups.template through<Running>(own);
-        const State exclusive = lane_groups.template of<Running>(through, lane_groups.group > 0 ? lane_groups.group - 1 : 0);
+        const LaneGroups lane_groups = LaneGroups::of(width, LookBackWarps, Links::LINE);
+        const u32 column = look_back_warp * lane_groups.width + lane_groups.place(), all = lane_groups.width * LookBackWarps;
+        const bool is_one = lane_groups.is_one(), active = is_one && column < width, is_last = active && lane_groups.is_last();
         const u64 line = location.chain * width + column_of(location, column);
+        State start = Running::identity();
         if (!Lines && task.carry && active) start = Running::of(LineEnds<Op>::before(task, line), false);
-        own = lane_groups.template of<Running>(through, groups - 1);
-        const bool publishes = place < per && lane_groups.group == 0;
-        const Links chain(task, location.chain, column, active, per * LookBackWarps, task.links, publishes);
-        State before = chain.before(location.link, own, start, counts_of(location, column), lane_groups);
-        if (!active) return;
-        if (lane_groups.group > 0) before = Running::combine(before, exclusive);
-        State next = begin < end ? part_state(slot, begin, column) : before;
-#pragma unroll 2
-        for (u32 t = begin; t < end; t++) {
-            const State here = next;
-            if (t + 1 < end) next = part_state(slot, t + 1, column);
-            part_state(slot, t, column) = before;
-            before = Running::combine(before, here);
-        }
-        if (!Lines && task.totals && location.link + 1 == task.links && lane_groups.group + 1 == groups)
+        const Links chain(task, location.chain, column, active, all, task.links, is_one && lane_groups.group == 0);
+        const auto part = [&](u32 t) -> State& { return part_state(slot, t, column); };
+        const ElementCounts counts = counts_of(location, column);
+        const State before = find_part_prefixes<Running>(chain, location.link, start, counts, lane_groups, parts(), part);
+        if (!Lines && is_last && task.totals && location.link + 1 == task.links)
             LineEnds<Op>::keep(task, line, Running::value(before));
     }
     // How many elements of a column come before a tile.
@@ -282,10 +265,7 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
                 visit.take(loaded, to, step_out);
                 to += batch * step_out;
             }
-            if (batch > 4 && next >= 4) {
-                take<4>(visit, at, step_a, to, step_out);
-                next -= 4;
-            }
+            if (batch > 4 && next >= 4) take<4>(visit, at, step_a, to, step_out), next -= 4;
 #pragma unroll 1
             for (; next > 0; next--) take<1>(visit, at, step_a, to, step_out);
             if constexpr (Lines) if (until == 0) {
@@ -338,11 +318,8 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         PendingState pending = no_pending();
         pending.is_finite = fold_by<typename Ops::Fold>(location, stage, state);
         if (assumes_finite && !pending.is_finite) fold_by<AnyColumnReduce<Op, 1>>(location, stage, state);
-        bool ends = true;
-        if constexpr (WarpsPerGroup == 1) {
-            state = scan_row_groups(state);
-            ends = group_place() + 1 == row_groups / WarpGroups;
-        }
+        if constexpr (WarpsPerGroup == 1) state = scan_row_groups(state);
+        const bool ends = WarpsPerGroup > 1 || group_place() + 1 == row_groups / WarpGroups;
         pending.through = state;
         if (!is_idle() && ends) scratch().state[slot][scratch_index()] = state;
         return pending;
