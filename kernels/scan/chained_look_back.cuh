@@ -208,25 +208,24 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
 };
 
 // All lanes of a warp call, each with a column. Puts the prefixes of a tile's parts, from `start` before all tiles on, in place of
-// their states, `part_state(t)` in the order of the scan: groups of lanes take some each. Gets what the lane's last one leaves.
-template <class Op, class Links, class PartState, class State = typename Op::State>
-GR_HD State find_part_prefixes(const Links& chain, u64 link, State start, ElementCounts counts, LaneGroups lane_groups, u32 parts,
-                               const PartState& part_state) {
-    const u32 group = lane_groups.group, share = lane_groups.share(parts), begin = group * share;
+// their states, `part(t)` in the order of the scan: groups of lanes take some each. Gets what the lane's last one leaves.
+template <class Op, class Links, class Part, class State = typename Op::State>
+GR_HD State find_part_prefixes(const Links& chain, u64 link, State start, ElementCounts counts, LaneGroups lanes, u32 parts, const Part& part) {
+    const u32 group = lanes.group, share = lanes.share(parts), begin = group * share;
     const u32 end = !chain.active ? 0 : begin + share < parts ? begin + share : parts;
     State own = Op::identity();
 #pragma unroll 4
-    for (u32 t = begin; t < end; t++) own = Op::combine(own, part_state(t));
-    const State through = lane_groups.template through<Op>(own), all = lane_groups.template of<Op>(through, lane_groups.groups - 1);
-    const State exclusive = lane_groups.template of<Op>(through, group > 0 ? group - 1 : 0);
-    State before = chain.before(link, all, start, counts, lane_groups);
+    for (u32 t = begin; t < end; t++) own = Op::combine(own, part(t));
+    const State through = lanes.template through<Op>(own), all = lanes.template of<Op>(through, lanes.groups - 1);
+    const State exclusive = lanes.template of<Op>(through, group > 0 ? group - 1 : 0);
+    State before = chain.before(link, all, start, counts, lanes);
     if (group > 0) before = Op::combine(before, exclusive);
-    State next = begin < end ? part_state(begin) : before;
+    State next = begin < end ? part(begin) : before;
 #pragma unroll 2
     for (u32 t = begin; t < end; t++) {
         const State here = next;
-        if (t + 1 < end) next = part_state(t + 1);
-        part_state(t) = before;
+        if (t + 1 < end) next = part(t + 1);
+        part(t) = before;
         before = Op::combine(before, here);
     }
     return before;

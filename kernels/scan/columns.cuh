@@ -7,10 +7,9 @@
 #include "reciprocal_table.cuh"
 #include "row_staging.cuh"
 
-// A lane's columns lie ColumnStride apart: side by side, or a warp's width from each other. Anchored: chains are few, and tiles
-// look back further than to the one before them. StagesResults: results go through shared memory, where rows are too short to be
-// written by a warp at once. LookBackWarps: of a tile, V where that is more than one, each for one of a lane's columns. Batch: rows
-// that a lane reads at once, if not as many as are best where tiles are folded first.
+// A lane's columns lie ColumnStride apart: side by side, or a warp's width. Anchored: chains are few, and tiles look back further than
+// to the one before. StagesResults: results go through shared memory, as rows are too short to be written by a warp. LookBackWarps: of
+// a tile, V if that is above one, each for one of a lane's columns. Batch: rows that a lane reads at once, where tiles are not folded.
 template <class Op, class Emit, int Warps, int V, int ColumnStride, bool Anchored, bool StagesResults, bool Exclusive,
           int LookBackWarps, int Batch = 0>
 struct StripScan : TileWork<Strips, Warps, LookBackWarps> {
