@@ -75,7 +75,7 @@ class Strips:
     def __post_init__(self) -> None:
         scan, columns, most = self.scan, self.scan.columns.size, LANES * self.lane_columns
         self.width, self.count, self.lead = columns, 1, 0  # of a strip; of a plane; columns that the first one lacks
-        most = min(most, STRIP // scan.widest) if self.column_stride == 1 else most
+        most = min(most, STRIP // scan.widest) if self.lane_columns == 1 else most  # of several no lane idles
         if columns > most:
             unit = SECTOR // min(scan.sizes)
             if scan.columns.a > 0 and not any(n % PACK for n in scan.row_steps(0)):
