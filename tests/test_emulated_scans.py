@@ -1218,8 +1218,8 @@ DEFECTS = {
         ("planes of contiguous columns",),
     ),
     "a lane's last columns are always there": (
-        "const bool active = at < location.columns;",
-        "const bool active = true;",
+        "const bool active = groups.is_one() && at < location.columns,",
+        "const bool active = groups.is_one(),",
         ("halves apart",),
     ),
     "nobody waits for a strip's rows": ("wait_copies<SERIAL_STAGES - 2>();", "", ("variances alone", "segments alone")),
