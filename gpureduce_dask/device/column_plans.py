@@ -300,13 +300,13 @@ class ColumnPlanner(Planner):
         elements of two bytes and many lines took as long as otherwise or longer (H200, 0.99 to 1.2 times)."""
         op, line, runs, size = self.op, self.line, self.runs, self.op.itemsizes[0]
         is_simple = len(runs) == 1 and len(op.itemsizes) == 1 and self.together and op.commutative
-        if not is_simple or size > 1 or self.vector >= tuning.SLOT_BYTES or self.crowded or self._stops():
+        if not is_simple or size > 1 or self.vector >= tuning.STAGED_SLOT_BYTES or self.crowded or self._stops():
             return []
-        if runs[0].size > tuning.FEW_LINES or runs[0].c:  # which counts positions
+        if runs[0].size > tuning.STAGED_LINES_MOST or runs[0].c:  # which counts positions
             return []
         if "Refold" in op.type or (self.chunks > 1 and not self._may_go_by_chunk()):
             return []
-        widest = min(self._widest(), tuning.SLOT_BYTES)
+        widest = min(self._widest(), tuning.STAGED_SLOT_BYTES)
         slots = {vector for vector in (widest, max(4, widest // 2)) if vector >= 4}
         return [vector for vector in slots if 2 * line.size >= self._staged_width(vector) * vector]
 
@@ -324,20 +324,17 @@ class ColumnPlanner(Planner):
         across = -(-line.size // (wide * vector))
         work = self._work_by_lines(line, self.rows, self.runs, vector, True).but(slots=across * wide)
         tiles = work.rows * across
-        wanted, most = -(-2 * tuning.FEW_BLOCKS // (tiles * self.chunks)), max(1, run.size // (2 * lines))
-        parts = balanced(tiles * self.chunks, wanted, most)
-        work = work.but(tiles=tiles, splits=parts * self.chunks)
+        work = work.but(tiles=tiles, splits=self.chunks)
         name = f"reduce_staged_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {lines}, {{}}, {self.batch}>"
         stage = lines * (tuning.THREADS * vector + 16)
         gap = 1 if vector * op.state_bytes <= tuning.APART_BYTES else 0
         shared = max(2 * stage, tuning.THREADS * (vector + gap) * max(8, op.state_bytes))
         is_long = self._published_bytes(work.splits * wide * vector) > tuning.LONG_FOLD_BYTES
-        each, blocks = -(-run.size // parts), tiles * work.splits
-        loads = blocks * tuning.THREADS * each
-        copied = blocks * each * (wide * vector + SECTOR) / CACHE_LINE
-        ends = blocks * wide * vector
-        effort = self._effort("staged columns", blocks * tuning.THREADS, loads, vector, each / lines, copied, ends)
-        return self._finished(name, work, blocks, tiles, wide * vector, shared, work.cells, is_long, effort=effort)
+        blocks, columns = tiles * work.splits, wide * vector
+        copied = blocks * run.size * (columns + SECTOR) / CACHE_LINE
+        taken = blocks * tuning.THREADS * run.size, vector, run.size / lines, copied, blocks * columns
+        effort = self._effort("staged columns", blocks * tuning.THREADS, *taken)
+        return self._finished(name, work, blocks, tiles, columns, shared, work.cells, is_long, effort=effort)
 
     def _tiles(self, by_chunk: bool = False) -> Steps:
         """Columns by tiles, whose lines begin with slots where they are aligned. ``by_chunk``: a block keeps to runs of

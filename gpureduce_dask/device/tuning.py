@@ -53,11 +53,9 @@ STAGED_ROW_BYTES = 64  # rows of fewer bytes, and few elements, may go through s
 STAGED_TILE_BYTES = 18432  # H200, 3 float32 a row: 0.97 R; 12288: var 0.96, 36864: 0.97; 2 a row: 0.95, 0.96, 0.95
 ROWS_TAKEN = 48  # elements of such rows, at most, that a thread takes at once; a quarter of that of heavy operators
 ROWS_STORED = 16  # bytes of their results, at most: argmax of five uint8 a row, by eight or four 76 and 57 us, one 50
-SLOT_BYTES = 8  # of columns that a thread takes of lines which blocks copy as they lie,
-STAGED_LINES = 8  # so many of a stage,
-FEW_LINES = (
-    32  # and so many at most: H200, var of 16 lines of bool 124 us, by columns 268; of more lines 1.1 to 1.2 times
-)
+STAGED_SLOT_BYTES = 8  # of columns that a thread takes of lines of bytes which blocks copy as they lie
+STAGED_LINES = 8  # of those, that are copied together
+STAGED_LINES_MOST = 32  # H200, var of 16 lines of bool 124 us, by columns 268; of more lines 1.1 to 1.2 times as long
 UNROLLED_ROW = 16  # elements of such a row: they are taken in without a loop
 SUBWARP_THREADS = 128  # argmax of 127 float16 a row 0.95 R, 256: 0.87; of 256 float32: var 0.97, 64: 0.96
 SUBWARP_TILE_BYTES = 49008  # at most, with as few lanes a row as that allows: var of 127 float32 0.96 R; 24 KiB: 0.76

@@ -98,11 +98,7 @@ template <class Op, class L, int V, int Lie = NO_LINES> struct Share {
         const u8* const from = a + task.run.at(slot * V).a;
         if constexpr (Lie == STEPPED) return load_stepped<In, V>(from, task.step_a);
         if constexpr (Lie == PACKED) return load_pack<In, V>(from);
-        const Pack<In, V> back = load_pack<In, V>(from - (V - 1) * sizeof(In));
-        Pack<In, V> pack;
-#pragma unroll
-        for (int j = 0; j < V; j++) pack.at[j] = back.at[V - 1 - j];
-        return pack;
+        return reversed(load_pack<In, V>(from - (V - 1) * sizeof(In)));
     }
     GR_HD Pack<L, V> labels_of(u64 slot) const { return load_pack<L, V>(labels + slot * V * sizeof(L)); }
     GR_HD In element(u64 at) const {

@@ -67,6 +67,21 @@ template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
     return found.pack;
 }
 
+// A pack from its last element to its first.
+template <class T, int V> GR_HD Pack<T, V> reversed(const Pack<T, V>& pack) {
+    Pack<T, V> back;
+    if constexpr (sizeof(T) <= 2 && sizeof(T) * V % 4 == 0) {
+        const int words = sizeof(T) * V / 4;
+#pragma unroll
+        for (int w = 0; w < words; w++)
+            ((u32*)&back)[w] = __byte_perm(((const u32*)&pack)[words - 1 - w], 0, sizeof(T) == 1 ? 0x0123 : 0x1032);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; j++) back.at[j] = pack.at[V - 1 - j];
+    }
+    return back;
+}
+
 // Puts `fill` where elements of a slot lie outside the row; `place` is that of the slot's first.
 template <class In, int V> GR_HD void fill_outside(Pack<In, V>& pack, i32 place, i32 length, In fill) {
 #pragma unroll

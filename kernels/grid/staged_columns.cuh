@@ -1,25 +1,8 @@
-// Columns of few bytes each whose lines begin at different places of their words: a block copies its part of some lines to shared
-// memory, each shifted as it lies in memory, and a thread puts words of its columns together from there while
-// the next lines are on their way.
+// Columns of bytes whose lines begin at different places of a word: a block copies its part of some lines to shared memory, each as
+// far from 16 bytes as it lies in memory, and a thread takes words of its columns from there while the next lines are on their way.
 #pragma once
 #include "columns.cuh"
 #include "../core/copy.cuh"
-
-// N elements, in whole words, from any multiple of their size: words of shared memory, each shifted into place with the next one.
-template <class T, int N> GR_HD Pack<T, N> shifted_words(const u8* from) {
-    const int count = sizeof(T) * N / 4;
-    const u32 past = (u32)((u64)from % 4);
-    const u32* words = (const u32*)(from - past);
-    union { u32 words[count]; Pack<T, N> pack; } found;
-    u32 low = words[0];
-#pragma unroll
-    for (int w = 0; w < count; w++) {
-        const u32 high = words[w + 1];
-        found.words[w] = (u32)(((u64)high << 32 | low) >> (8 * past));
-        low = high;
-    }
-    return found.pack;
-}
 
 // The Items lines of a stage. A line has room for all of a block's threads, `wide` of which have a slot: as many bytes as the others
 // would take may lie before its first element.
@@ -70,7 +53,7 @@ GR_HD void write_results(Running& columns, const TaskT& task, const Offset& row,
 
 // Grid: one block a (split of the runs, tile of columns), and a split is of one chunk. Runs of a chunk are one stride apart. A line
 // has `slots` slots, a whole number of tiles, the first of which begins with it. Uses two stages of shared memory, and what
-// reduce_columns uses. For commutative operators, of elements of one or two bytes.
+// reduce_columns uses. For commutative operators that know no positions, of elements of one byte.
 template <class Op, class Emit, int V, int Threads, int Items, int Finish, int Chunks>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_columns(const __grid_constant__ Task<Chunks> task) {
     typedef typename Op::In In;
@@ -83,14 +66,13 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_columns(cons
     const SplitRuns<true, Task<Chunks>> share(task, split);
     const u64 count = share.begin < share.end ? share.end - share.begin : 0, left = task.length - first_column;
     const u8* line = share.base->a + row.a + (i64)share.begin * task.run.dim[0].a + first_column * sizeof(In);
-    const i64 step = task.run.dim[0].a, index_step = task.run.dim[0].c;
+    const i64 step = task.run.dim[0].a;
     const Stage stage = {share.base->a + task.low_a, share.base->a + task.high_a, step, Stage::line_bytes + ((u32)step & 15),
                          (u32)(left < wide * V ? left : wide * V) * (u32)sizeof(In)};
     u8* stages = (u8*)GR_SHARED;
-    i64 at = share.base->index + (i64)share.begin * index_step;  // of the thread's next element
     EvenColumns<Op, V> columns;
     columns.start();
-    const i64 column_offset[V] = {};
+    const i64 index[Items] = {}, column_offset[V] = {};  // positions do not count
     const auto rows_from = [&](u64 begin) { return (u32)(count - begin < Items ? count - begin : Items); };
     if (count) stage.copy(stages, line, rows_from(0));
     commit_copies();
@@ -106,16 +88,11 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_columns(cons
         if (threadIdx.x < wide) {
             const u8* first = stages + other * Stage::bytes + (u32)((u64)(line + (i64)begin * step) % 16) + threadIdx.x * Stage::slot;
             Pack<In, V> packs[Items];
-            i64 index[Items];
 #pragma unroll
-            for (int i = 0; i < Items; i++) {  // those that are not there are not taken
-                packs[i] = shifted_words<In, V>(first + i * stage.pitch);
-                index[i] = at + i * index_step;
-            }
+            for (int i = 0; i < Items; i++) packs[i] = load_unaligned<In, V>(first + i * stage.pitch);  // others are not taken
             if (rows == Items) take_batch(columns, packs, index, column_offset);
             else take_some(columns, packs, index, column_offset, (int)rows);
         }
-        at += Items * index_step;
         __syncthreads();
     }
     if constexpr (sizeof(typename Emit::Out) <= 8)
@@ -124,7 +101,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_staged_columns(cons
     if (threadIdx.x < wide) {
 #pragma unroll
         for (int j = 0; j < V; j++)
-            each[threadIdx.x * V + j] = settle_column<Op, V>(columns, j, task, row, share.before + share.begin, 1, 0);
+            each[threadIdx.x * V + j] = settle_column<Op, V>(columns, j, task, row, 0, 1, 0);
     }
     finish_tile<Op, Emit, V, Threads, wide, true, Finish, true>(task, tile, split);
 }

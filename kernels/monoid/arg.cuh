@@ -180,20 +180,6 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
     static GR_HD i64 finalise(State state, const f64*) { return state.index; }
 };
 
-// A pack from its last element to its first.
-template <class T, int V> GR_HD Pack<T, V> reversed(const Pack<T, V>& pack) {
-    Pack<T, V> back;
-    if constexpr (sizeof(T) <= 2 && sizeof(T) * V % 4 == 0) {
-        const int words = sizeof(T) * V / 4;
-#pragma unroll
-        for (int w = 0; w < words; w++)
-            ((u32*)&back)[w] = __byte_perm(((const u32*)&pack)[words - 1 - w], 0, sizeof(T) == 1 ? 0x0123 : 0x1032);
-    } else {
-#pragma unroll
-        for (int j = 0; j < V; j++) back.at[j] = pack.at[V - 1 - j];
-    }
-    return back;
-}
 // Positions along a line that lies backwards: it is walked as memory has it, and its indices descend (`step` is negative). Packs of
 // one line (Lanes > 1) are turned together, those of several lines one by one.
 template <class Op> struct Backward : Op {
