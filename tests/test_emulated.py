@@ -25,6 +25,7 @@ from simt.cases import (
     PARTIAL,
     TABLE,
     Case,
+    check_backward,
     check_batch,
     check_empty,
     check_exact,
@@ -71,6 +72,7 @@ def calls(machine: Emulator) -> None:
     for integer in INTEGERS:
         check_integers(machine, integer)
     check_ties(machine)
+    check_backward(machine)
     check_nothing(machine)
     check_empty(machine)
     check_refused(machine)
@@ -153,6 +155,11 @@ def test_moments_of_narrow_integers_are_exact(machine: Emulator, dtype: np.dtype
 def test_the_first_of_equal_elements(machine: Emulator) -> None:
     for _ in machine.orders(seeds=2):
         check_ties(machine)
+
+
+def test_batches_of_lines_that_lie_backwards(machine: Emulator) -> None:
+    for _ in machine.orders():
+        check_backward(machine)
 
 
 @pytest.mark.parametrize("name", DEEP)

@@ -123,11 +123,9 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "staged planes": tuple(
         partial_of(name, dtype, layout, seed=1)
         for name, dtype, layout in [
-            *(
-                ("sum", "i1", "staged planes"),
-                ("max", "f4", "staged planes apart"),
-                ("argmax", "u2", "staged planes apart"),
-            )
+            ("sum", "i1", "staged planes"),
+            ("max", "f4", "staged planes apart"),
+            ("argmax", "u2", "staged planes apart"),
         ]
     ),
     "staged columns": tuple(
@@ -551,7 +549,7 @@ MUTANTS = [
     Mutant(
         "a place before the row", "subwarp positions", "placed(i32", "place < 0 ? 0 : place", "place < 0 ? 1 : place"
     ),
-    Mutant("every plane where the first is", "planes", "stage_rows(", "task.row.at(tile.plane).a", "0"),
+    Mutant("every plane where the first is", "planes", "stage_stretches(", "task.row.at(tile.plane).a", "0"),
     Mutant(
         "rows behind their plane",
         "planes",
@@ -575,7 +573,7 @@ MUTANTS = [
     Mutant("lines past the last", "staged columns", "struct LineStage", "row >= count || ", ""),
     Mutant("all of a line's 16 bytes", "staged columns", "struct LineStage", "from + 16 <= high", "true"),
     Mutant("16 bytes from before the first", "staged columns", "struct LineStage", "from >= low && ", ""),
-    Mutant("bytes of the first word alone", "staged columns", "shifted_words(", "words[w + 1]", "words[w]"),
+    Mutant("bytes of the first word alone", "staged columns", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
     Mutant(
         "the same place in every stage",
         "staged columns",
@@ -588,9 +586,9 @@ MUTANTS = [
     Mutant("slots of aligned lines", "staged columns", "write_tile(", "V == 1 || Own", "V == 1"),
     Mutant("barrier dropped after staging", "staged", "reduce_staged_rows(", BARRIER),
     Mutant("tile used before it is copied", "staged", "reduce_staged_rows(", "wait_copies<0>", "wait_copies<1>"),
-    Mutant("staging past the end", "staged", "stage_rows(", "owned / 16 < wanted ? owned / 16 : wanted", "wanted"),
-    Mutant("the last elements not staged", "staged", "stage_rows(", "if (whole < wanted && ", "if (false && "),
-    Mutant("the first elements not staged", "staged", "stage_rows(", "if (begin && ", "if (false && "),
+    Mutant("staging past the end", "staged", "stage_stretches(", "owned / 16 < wanted ? owned / 16 : wanted", "wanted"),
+    Mutant("the last elements not staged", "staged", "stage_stretches(", "if (whole < wanted && ", "if (false && "),
+    Mutant("the first elements not staged", "staged", "stage_stretches(", "if (begin && ", "if (false && "),
     Mutant(
         "rows before the first word left out", "staged", "reduce_staged_rows(", "threadIdx.x < before && ", "false && "
     ),
@@ -605,6 +603,20 @@ MUTANTS = [
     Mutant("NaN loses", "nan", "extreme_f32(f32", "|| b != b"),
     Mutant("NaN is not skipped", "nan", "struct Extreme<f64, Max, SkipNan>", "SkipNan ? a != a : b != b", "b != b"),
     Mutant("half of a word left out", "extremes", "struct NarrowBest", "Lane::better(lanes, lanes >> 16)", "lanes"),
+    Mutant(
+        "indices of backward lines ascend",
+        "ties",
+        "struct Backward",
+        "V - 1) * step, -gap, -step",
+        "V - 1) * step, -gap, step",
+    ),
+    Mutant(
+        "packs of backward lines as they lie",
+        "ties",
+        "struct Backward",
+        "reversed(packs[N - 1 - i])",
+        "packs[N - 1 - i]",
+    ),
     Mutant("ties go to the last", "positions", "bool improves(", "index < best.index", "index > best.index"),
     Mutant("no element beats one", "nothing", "struct Arg", "if (later.index >= 0) "),
     Mutant("rounding errors dropped", "exact", "add(Twofold& sum, f64 x)", "sum.lo = __dadd_rn(sum.lo, error);"),

@@ -557,6 +557,11 @@ TIES = {
         (70, 20, 24), (0, 2), lambda x: x[:, :, :16].transpose(2, 1, 0), way="subwarp short lines"
     ),
     "lines backwards": Layout((5, 300, 24), (1, 2), lambda x: x[:, ::-1, 3:19], way=SHORT_LINES),
+    "line backwards": Layout((9001,), (0,), lambda x: x[::-1], way="blocks a line"),
+    "long lines backwards": Layout((3, 2, 2500), (0, 2), lambda x: x[:, :, :4:-1], way="blocks long lines"),
+    "short lines backwards": Layout((5, 300, 24), (1, 2), lambda x: x[:, :, 18:2:-1], way=SHORT_LINES),
+    "rows backwards": Layout((40, 67), (1,), lambda x: x[:, ::-1], way="own slots"),
+    "rows backwards in sub-warps": Layout((301, 200), (1,), lambda x: x[1:, ::-1], way="subwarp a line"),
 }
 
 
@@ -597,6 +602,25 @@ def check_batch(machine: Emulator, name: str) -> None:
         if not machine.collecting:
             wanted = host_reduce.finalise(host_reduce.reduce((whole,), bound, axes), bound)
             close(host_reduce.finalise(unpacked(partial, bound), bound), wanted, bound, whole.size)
+
+
+def check_backward(machine: Emulator) -> None:
+    """Several chunks in one launch whose lines lie backwards: positions are those in the order of the axes."""
+    for (shape, axis, axes), dtype in itertools.product([((3, 700), 1, (1,)), ((20, 90), 0, (0, 1))], ("i1", "f4")):
+        bound = OPERATORS["argmin"].bind(dtype)
+        chunks = [np.random.default_rng(i).integers(0, 3, shape).astype(dtype) for i in range(3)]
+        whole = np.concatenate([x[:, ::-1] for x in chunks], axis)
+        places = [Place(tuple(shape[axis] * i if a == axis else 0 for a in range(2)), whole.shape) for i in range(3)]
+        given = [(put(x, lambda a: a[:, ::-1]),) for x in chunks]
+        partials = [device_reduce.reduce_many(given, bound, axes, places)]
+        partials += [
+            device_reduce.reduce(chunk, bound, axes, place) for chunk, place in zip(given, places, strict=True)
+        ]
+        if not machine.collecting:
+            wanted = host_reduce.reduce((whole,), bound, axes)["index"]
+            np.testing.assert_array_equal(unpacked(partials[0], bound)["index"], wanted)
+            joined = host_reduce.combine([unpacked(each, bound) for each in partials[1:]], bound)
+            np.testing.assert_array_equal(joined["index"], wanted)
 
 
 def check_fold(machine: Emulator, name: str) -> None:
