@@ -393,7 +393,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "columns of small planes": ("reduce_plane_columns", plain((70, 5, 9), (1,), 1, starts=(3,)), 1, "ticket"),
     "columns of small planes apart": ("reduce_plane_columns", inside((3, 70, 4, 9), (2,), 4), 1, "ticket"),
     "odd columns of bytes": ("reduce_staged_columns", plain((30, 1001), (0,), 1), 1, "ticket"),
-    "odd columns of planes of bytes": ("reduce_staged_columns", inside((2, 30, 301), (1,), 1), 1, "two-pass"),
+    "odd columns of planes of bytes": ("reduce_staged_columns", inside((2, 30, 1203), (1,), 1), 1, "two-pass"),
     "odd columns of a plane": ("reduce_columns V=1", plain((18, 1001, 1), (0, 2)), 1, "ticket"),
     "odd columns one element on": ("reduce_columns V=4", plain((531, 131), (0,), starts=(4,)), 1, "ticket"),
     "few columns of planes": ("reduce_columns", inside((90, 14, 3), (0, 1), 4), 1, "ticket"),
