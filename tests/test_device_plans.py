@@ -14,11 +14,12 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu.samples import DTYPES
+from gpu.samples import DTYPES, LAYOUTS, rows, view_of
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from plan_chunks import (
@@ -40,7 +41,7 @@ from simt import Kernels, Unit, build
 from tiers import only, slow
 
 from gpureduce_dask import device as device_package
-from gpureduce_dask.device import launch, sources, tuning
+from gpureduce_dask.device import chunk_plans, launch, sources, tuning
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse, order_of
 from gpureduce_dask.device.plans import FLAT, Operator
@@ -467,6 +468,32 @@ def test_every_kernel_takes_something(name: str, monkeypatch: pytest.MonkeyPatch
 
 def test_every_kernel_has_a_case() -> None:
     assert {wanted.split()[0] for wanted, *_ in CASES.values()} == {*parameters()} - {"finalise_cells"}
+
+
+class _OnDevice:
+    """What a plan asks of a CuPy array, of a host's at an address that a GPU would give its base."""
+
+    def __init__(self, x: np.ndarray[Any, Any], base: np.ndarray[Any, Any]) -> None:
+        self.shape, self.strides, self.dtype, self.itemsize = x.shape, x.strides, x.dtype, x.itemsize
+        self.data = SimpleNamespace(ptr=2**40 + address(x) - address(base), device_id=0)
+
+
+def test_what_the_sanitizers_walk_meets_every_kernel() -> None:
+    met = set()
+    for number, (shape, axes, view) in enumerate(LAYOUTS):
+        for dtype in ("uint8", "float32"):
+            base = np.zeros(shape, dtype)
+            x = view_of(base, view)
+            if 0 in x.shape:
+                continue
+            names = rows(dtype)
+            for name in ("sum", names[number % len(names)]):
+                bound = OPERATORS[name].bind(x.dtype)
+                finishes = ("ticket", "two-pass") if name == "sum" and dtype == "uint8" else ("ticket",)
+                for finish in finishes:
+                    cut = chunk_plans._cut((_OnDevice(x, base),), 1, bound, axes, None, finish, False)
+                    met |= {step.kernel.partition("<")[0] for step in cut.plan.launches()}
+    assert met == {*parameters()} - {"finalise_cells", "fill_cells"}  # launches behind and before these
 
 
 # ---- what every plan keeps to
