@@ -177,7 +177,7 @@ def _aligned_alike(scan: Scan, dims: Sequence[Dim]) -> bool:
 # along the middle of (n, 7, 5) 0.98 and 0.46, (n, 12, 5) 0.96 and 0.54, (n, 100, 2) 0.89 and 0.61, (n, 20, 17) 0.95 and
 # 0.79, of float64 (n, 7, 5) 0.99 and 0.68; maxima of uint8 0.76 and 0.25.
 LONGEST_PLANE_LINE, LARGEST_PLANE = 512, 8192  # bytes of a line, and that a plane spans
-MOST_WASTE = 4  # times the bytes of elements and results, that is worth the copies
+MOST_WASTE = 10  # times the bytes of elements and results, that is worth the copies, at most
 # Bytes of a share, read or written, and warps that are enough: with 2 and 4 KiB maxima of (n, 8, 4) 0.96 and 0.98, but
 # of uint8 (n, 7, 5) 0.76 and 0.73; with 24 warps (n, 7, 5) of float64 0.90.
 LEAST_SHARE, LEAST_SHARE_OF_NARROW, ENOUGH_PLANE_WARPS = 4096, 2048, 16
