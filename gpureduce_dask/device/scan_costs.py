@@ -32,7 +32,7 @@ class Features:
     blocks: int
     chain: float  # as a plan has it
     is_misaligned: bool  # rows do not begin where sectors of memory do
-    is_along_memory: bool  # a thread takes a line along memory
+    is_along_memory: bool  # a thread takes a line along memory, alone or beside few others
     is_heavy: bool  # states are large
 
 
@@ -53,7 +53,7 @@ def features(plan: Plan, op: Operator, arrays: Operands) -> Features:
         sum(step.blocks for step in plan.steps),
         plan.chain,
         any(strides[arrays.axis] % SECTOR for strides in arrays.strides),
-        kernel in BY_THREADS and arrays.is_along_memory and line > SECTOR,
+        kernel in BY_THREADS and 2 * math.prod(arrays.shape[arrays.axis + 1 :]) * max(sizes) <= SECTOR < line,
         op.state_bytes >= HEAVY_STATE_BYTES,
     )
 

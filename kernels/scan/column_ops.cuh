@@ -206,18 +206,15 @@ GR_HD void scan_batch(Columns& scan, const From (&batch)[Count], u64 left, const
 #pragma unroll
     for (int i = 0; i < Count; i += Together) {
         if (Whole || i + Together <= left) {
-            From from[Together];
             To to[Together];
-            unrolled<Together>([&](int k) { from[k] = batch[i + k]; });
-            scan.rows(from, to);
+            scan.rows(*(const From(*)[Together])&batch[i], to);  // a copy would have a register for each byte
             unrolled<Together>([&](int k) { put(i + k, to[k]); });
         } else {
 #pragma unroll
             for (int k = 0; k < Together - 1; k++) {
                 if (i + k >= left) break;
-                const From from[1] = {batch[i + k]};
                 To to[1];
-                scan.rows(from, to);
+                scan.rows(*(const From(*)[1])&batch[i + k], to);
                 put(i + k, to[0]);
             }
         }

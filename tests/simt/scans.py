@@ -34,7 +34,6 @@ ORDER = {
     "LaneLineScan": (200, 1 << 60),
     "scan_thread_columns": (200, 32),
     "SmallLineScan": (2000, 1 << 60),
-    "AnyAllScan": (0, 1 << 60),
     "SubwarpLineScan": (360, 1 << 60),
     "SubwarpLineScan, single": (360, 1 << 60),
     "RowScan": (0, 1 << 60),
@@ -146,6 +145,7 @@ class Call:
             mock.patch.multiple(
                 scan_small_lines,
                 RESIDENT=1,
+                RESIDENT_OF_NARROW=1,
                 WARPS=(2, 1),
                 ENOUGH=1,
                 PLENTY=2,
