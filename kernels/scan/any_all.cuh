@@ -57,9 +57,7 @@ template <class Op, int Warps, int Run> struct AnyAllScan : TileWork<Scan, Warps
     // All lanes of a warp call. Positions before the first element get bytes that do not decide; those behind the last are zeros,
     // behind which no element comes.
     GR_HD void fill_lead(u32 positions, u32 stage) const {
-        if (lane < positions)
-            for (int byte = 0; byte < (int)sizeof(In); byte++)
-                share(stage)[lane * sizeof(In) + byte] = after ? 0 : 1;
+        for (u32 byte = lane; byte < positions * sizeof(In); byte += 32) share(stage)[byte] = after ? 0 : 1;
         __syncwarp();
     }
     // All lanes of a warp call; each gets the first element of the share that decides, or `elements`.
