@@ -232,7 +232,7 @@ template <class Op, class Result> struct VarianceScan {
         before = count = state.count;
     }
     GR_HD State now() const { return count > 0 ? sums.state(count) : Op::identity(); }
-    GR_HD bool has_enough() const { return before >= least && count + 1 > option[0]; }
+    GR_HD bool has_enough() const { return before >= least && count + (Op::skips_nan ? 0 : 1) > option[0]; }
     // True where the next elements, so many whose squares about the mean add up to `more` at most, need no checks.
     GR_HD bool is_steady(int elements, f64 more) const {
         if (!has_enough()) return false;
