@@ -310,6 +310,13 @@ CALLS = {
     "clusters of few tiles": call("sum", "f4", (31, 47), 0, carried=True, phase=12, processors=4),
     "planes of contiguous columns": call("sum", "f4", (200, 7, 5), 1, carried=True, phase=4, reverse=True),
     "planes of contiguous columns in order": call("last", "i4", (70, 30, 3), 1, carried=True, phase=8, exclusive=True),
+    "planes of two tiles of columns": along("ContiguousColumnScan", "sum", "i4", (20, 150, 3), carried=True, phase=4),
+    "planes of two tiles of columns from the end": along(
+        "ContiguousColumnScan", "last", "i4", (20, 150, 3), reverse=True, exclusive=True
+    ),
+    "variances of float64 in columns, some missing": call(
+        "nanvar", "f8", (1200, 3), carried=True, view=lambda x: missing(x, np.s_[::3, ::2], np.s_[400:420])
+    ),
     "few planes of contiguous columns": call("sum", "f8", (2, 150, 5), 1, carried=True, reverse=True),
     "halves in small planes": call(
         "sum", "f2", (450, 7, 5), 1, view=lambda x: broken(x, np.inf, (44, 3, 2)), carried=True
@@ -983,6 +990,11 @@ DEFECTS = {
         "state = Op::combine(earlier, state);",
         "state = Op::combine(state, earlier);",
         ("in order",),
+    ),
+    "the tile where a line begins is not waited for": (
+        "in_line) + each - 1) / each;",
+        "in_line)) / each;",
+        ("planes of two tiles of columns", "planes of two tiles of columns from the end"),
     ),
     "a line begins one element late": (
         "if (--at.left == 0) end_line(",

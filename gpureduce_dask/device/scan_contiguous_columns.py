@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from . import scan_task
-from .scan_columns import FEW_CHAINS, FEWEST, TILE, TILES
+from .scan_columns import FEW_CHAINS, FEWEST, LARGE_BYTES, TILE, TILES
 from .scan_costs import HEAVY_STATE_BYTES
 from .scan_task import LANES, PACK, RING_SLOTS, STAGES, STATE_SLOTS, WRITE_DELAY, Scan, Tiling
 from .tuning import CACHE_LINE, SECTOR
@@ -62,15 +62,14 @@ MOST, MOST_OF_EXTREMES, WHOLE_SECTORS = 320, 160, 128
 MOST_OF_WORDS, MOST_OF_MEANS, MOST_OF_PAIRS, MOST_OF_EIGHTS = 127, LANES, 64, 63
 WIDEST = 128  # columns, of clusters too
 # Columns, at most, where tile states are large and take registers of a lane that looks back; of several planes, where
-# states have 8 to 16 bytes, too: H200, us of 64 MiB in strips and so, products of int16 along axis 1 of (19, 11618, 38)
-# 38 and 44, but deviations of float32 of (11, 41221, 37) 119 and 74.
+# states have 8 to 16 bytes, too: products of int16 along axis 1 of (19, 11618, 38) in strips and so 38 and 44 us.
 FEW_OF_LARGE = 16
 # Rows of a plane. Shorter ones are taken by a thread a line, but of planes of few bytes a row: along the middle axis of
 # (n, 12, 5) as contiguous columns and by threads 0.55 and 0.45; but (n, 7, 5) 0.31 and 0.46, (n, 64, 16) 0.70 and 1.01.
 SHORTEST, SHORTEST_OF_FEW, FEW = 256, 12, 32
 # Warp groups of a block, and warps of each; those behind only where shared memory has no room for the first.
 GROUPS = ((14, 1), (12, 1), (4, 3), (2, 7), (2, 6), (1, 12)), ((1, 8), (2, 8)), ((4, 1),), ((2, 2),), ((2, 1),)
-MOST_WARPS = 24  # those that look back among them: of more, each has too few registers
+MOST_WARPS, MOST_OF_LARGE = 24, 12  # with those that look back, and without: of more, each has too few registers
 LEVEL_BYTES = 64  # of tile states that a lane has registers for
 PLANE_TILES = 8  # tiles of a plane from which on planes are chains of their own
 # What an element costs: to fold and to write it, eight rows together, four, and each of those left.
@@ -95,7 +94,7 @@ def _in_chains(scan: Scan, joined: bool) -> Tiling | None:
     is_wide = width > (4 if each == 8 else 2) * columns
     warps = -(-width // (2 * columns if is_wide else columns))
     radix = scan_task.radix_of(each, shares_lanes=not is_wide)
-    most = MOST_WARPS - WRITE_DELAY * warps
+    most = min(MOST_WARPS - WRITE_DELAY * warps, MOST_OF_LARGE if each > LARGE_BYTES else MOST_WARPS)
     found = ([cut for n, m in shapes if n * m <= most for cut in _cuts(scan, n, m, warps)] for shapes in GROUPS)
     cut = min(next(filter(None, found), ()), key=lambda cut: cut.cost, default=None)
     if cut is None or joined != (planes > 1 and scan.length < PLANE_TILES * cut.row_groups * cut.rows):
@@ -146,7 +145,7 @@ def _cuts(scan: Scan, warp_groups: int, warps: int, look_back_warps: int) -> Ite
                 conflicts = _conflicts(rows * width % 256, width, size)
                 cost = lanes / (row_groups * width) * (5 + 3 * conflicts + 4 * steps * BATCH / rows)
                 cost += 6 * most / (row_groups * rows * width) + 0.15 * warps + 0.2 * abs(warp_groups * warps - 14)
-                stored = warp_groups if warps == 1 else warp_groups * row_groups  # states
+                stored = warp_groups * (1 if warps == 1 else row_groups) * max(1, scan.op.running_bytes // PACK)
                 cost += PART_STATE_COST * stored / (LANES * look_back_warps // width)
                 nbytes = warp_groups * row_groups * rows * width * bytes_each + scratch
                 yield Cut(warp_groups, warps, look_back_warps, warp_groups * row_groups, rows, nbytes, cost)

@@ -10,29 +10,28 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from . import scan_costs, scan_task
 from .scan_columns import column_strips, serial_columns
 from .scan_contiguous_columns import BLOCKS, cluster_columns, contiguous_columns
 from .scan_small_lines import lane_lines, rows_per_batch, small_lines, subwarp_lines, thread_columns
-from .scan_task import LANES, PACK, SINGLE_PASS, Gpu, Kernel, Operands, Operator, Plan, Scan, Step, Tiling
+from .scan_task import LANES, PACK, SINGLE_PASS, Each, Gpu, Kernel, Operands, Operator, Plan, Scan, Step, Tiling
 
 # Of rows, (warps, packs a lane), the first that fits. H200, 2026-11-30, us with 20 and 5, 16 and 7, 10 and 11: sums of
 # float32 of 64 MiB 44, 47, 47, along [:, 1:-1] of (2048, 8194) 49, 52, 56, of float16 so 78, 95, 136.
 SHAPES = ((20, 5), (16, 5), (8, 7), (8, 5), (4, 7), (4, 3), (2, 1))
-# Results that are wider than elements leave room for larger tiles, which are better where there are many rounds of
-# them: argmin of float32 with 16 and 11 131 us of 256 MiB, 45 of 64, with 20 and 5 152 and 47.
-LARGE_SHAPES, ROUNDS, SMALL_STATE_BYTES = ((24, 11), (20, 11), (16, 11), (16, 9)), 10, 16
+# Results wider than elements leave room for larger tiles, which are better where there are some rounds of them: argmin
+# of float32 with 16 and 11 131 us of 256 MiB, 45 of 64, with 20 and 5 152 and 47. Of moments by fewer warps.
+LARGE_SHAPES, LARGE_OF_MOMENTS, FEW_ROUNDS = ((24, 11), (20, 11), (16, 11), (16, 9)), ((14, 15), (14, 11)), 5
 # Of many rounds along long lines, too: 1 GiB of float32 with 20 and 5, 16 and 7, 10 and 11: means 586, 576, 671,
 # sums 573, 561, 553, variances 658, 636, 603, of float64 723, 663, 638.
-LONG_BYTES, LONG_SHAPES, FEW_WARPS = 1 << 21, ((16, 7),), ((10, 11),)
+LONG_BYTES, LONG_SHAPES, FEW_WARPS, ROUNDS = 1 << 21, ((16, 7),), ((10, 11),), 10
 OF_FEW_WARPS = re.compile(r"Sum<.*\b(?:f64|Twofold)>+|(?:Var|Std)<[fiu](?:32|64),.*")
-# Of large states, which take registers: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
-LARGE_STATE_BYTES, OF_LARGE = 24, ((12, 9), *SHAPES)
-# Of a few instructions an element, whose warps keep step (kernels/scan/pipeline.cuh) along long lines: 1 GiB so and
-# else, maxima of float32 545 and 605, counts of float64 551 and 599; but of argmin 784 and 649.
+# Of large states: deviations of float64 along (64, 131072) with 12 and 9 52, with 20 and 5 58.
+SMALL_STATE_BYTES, LARGE_STATE_BYTES, OF_LARGE = 16, 24, ((12, 9), *SHAPES)
+# Of a few instructions an element, whose warps keep step along long lines: maxima of 1 GiB of float32 545, not 605 us.
 KEEPS_STEP = re.compile(r"(?:MinMax|FirstLast|CountNonzero|PeakToPeak)<.*|Sum<.*[iu]64>")
 
 MOST_LINES = 1 << 32  # that a launch has warps for
@@ -53,11 +52,11 @@ def rows(scan: Scan) -> Tiling | None:
     nbytes = LANES * (PACK // scan.widest) * of_element, of_warp, 8 * scan_task.RING_SLOTS + 48
     lines = scan.arrays.lines > 1, scan.lead is None, scan.exclusive, scan.reverse
     is_long = scan.lead is not None and (scan.arrays.lines == 1 or scan.length * scan.widest >= LONG_BYTES)
-    larger = [*LARGE_SHAPES] if op.state_bytes <= SMALL_STATE_BYTES else []
-    larger += () if not is_long else FEW_WARPS if OF_FEW_WARPS.fullmatch(op.type) else LONG_SHAPES
-    largest = math.prod(scan.arrays.shape) // (ROUNDS * scan.gpu.processors * LANES * PACK // scan.widest)
-    shapes = [each for each in larger if math.prod(each) <= largest and not op.type.startswith("Segmented<")]
-    shapes += SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE
+    of_moments = LARGE_OF_MOMENTS if op.out_bytes >= 4 * sum(op.itemsizes) else ()
+    larger = LARGE_SHAPES if op.state_bytes <= SMALL_STATE_BYTES else of_moments
+    longer = () if not is_long else FEW_WARPS if OF_FEW_WARPS.fullmatch(op.type) else LONG_SHAPES
+    most = [] if op.type.startswith("Segmented<") else [(FEW_ROUNDS, larger), (ROUNDS, longer)]
+    shapes = (*most, (0, SHAPES if op.state_bytes <= LARGE_STATE_BYTES else OF_LARGE))
     keeps_step = is_long and 1 < op.state_bytes <= 2 * sum(op.itemsizes) and KEEPS_STEP.fullmatch(op.type) is not None
     return _in_tiles(scan, shapes, nbytes, *lines, keeps_step)
 
@@ -67,10 +66,11 @@ def tile_states(tiles: int) -> int:
     return tiles + tiles // 16 + tiles // 128
 
 
-def _in_tiles(scan: Scan, shapes: Iterable[tuple[int, int]], nbytes: Sequence[int], *rest: int) -> Tiling | None:
+def _in_tiles(scan: Scan, shapes: Sequence[tuple[int, Sequence[Each]]], nbytes: Each, *rest: int) -> Tiling | None:
     """By blocks of which a warp looks back for all lines, of the first of these shapes that fits into shared memory.
 
-    ``nbytes``: of that for a pack of each lane of a warp, for a warp, and besides. ``rest``: of the template arguments.
+    ``shapes``: with the rounds of tiles that they need. ``nbytes``: of shared memory for a pack of each lane of a warp,
+    for a warp, and besides. ``rest``: of the template arguments.
     """
     arrays, sizes, (of_packs, of_warp, of_block) = scan.arrays, scan.sizes, nbytes
     is_whole = scan.is_contiguous(len(sizes) - 1)
@@ -81,7 +81,8 @@ def _in_tiles(scan: Scan, shapes: Iterable[tuple[int, int]], nbytes: Sequence[in
     if scan.length > 1:
         units = [unit if step == size else size for unit, step, size in zip(units, steps, sizes, strict=True)]
     units[-1] = 0 if is_whole else units[-1]
-    for warps, run in shapes:
+    packs = math.prod(arrays.shape) // (scan.gpu.processors * LANES * PACK // scan.widest)  # of a lane, in all rounds
+    for warps, run in (each for rounds, some in shapes for each in some if rounds * math.prod(each) <= packs):
         shared_bytes = warps * (run * of_packs + of_warp) + of_block
         if shared_bytes <= scan.gpu.shared_bytes:
             tiles = -(-(arrays.lines * scan.length + lead) // (warps * run * LANES * (PACK // scan.widest)))

@@ -57,7 +57,7 @@ template <class Op> struct ChainedScan {
 
     // All lanes of a warp call, each for its column, and get the prefix of tile `link`. `own` is that tile's state, `start` the
     // state before all tiles.
-    GR_HD State before(u64 link, State own, State start, ElementCounts, LaneGroups) const {
+    GR_HD State before(u64 link, State own, State start, ElementCounts, LaneGroups, u32) const {
         State state = start;
         if (link > 0) {
             State seen;
@@ -184,18 +184,20 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
             }
         }
     };
-    // Called as ChainedScan's, with the counts of this lane's column; each gets the prefix in every group.
-    GR_HD State before(u64 number, State own, State start, ElementCounts counts, LaneGroups lane_groups = {0, 1, 32}) const {
+    // As ChainedScan's, with the counts of this lane's column and how many tiles before it count; each group gets the prefix.
+    GR_HD State before(u64 number, State own, State start, ElementCounts counts, LaneGroups lane_groups, u32 recent) const {
         const u32 link = (u32)number;
         if (publishes) tile_states[link * wide].publish(Part::of(own));
         const u32 near = link % RADIX, far = link / RADIX % RADIX, span = link / SPAN;
         const u32 share = lane_groups.share(RADIX), begin = lane_groups.group * share, end = active ? begin + share : 0;
         Published* const anchor = anchors + span * (RADIX + 1) * wide;  // and behind it the span's stretches
-        Level tiles = {tile_states + (link - near) * wide, wide, begin, end, 0, near, link - near, 1, counts, 0};
+        const u32 low = recent < near ? near - recent : 0, others = recent > near ? (recent - near - 1) / RADIX + 1 : 0;
+        Level tiles = {tile_states + (link - near) * wide, wide, begin, end, low, near, link - near, 1, counts, 0};
         // The anchor is of all before the span, which is more than a stretch.
         const u32 first = span * SPAN - RADIX;
         const i64 more = span > 0 ? counts.before(first) + Part::count(start) : 0;
-        Level stretches = {anchor, wide, begin, end, span > 0 ? 0u : 1u, far + 1, first, RADIX, counts, more};
+        const u32 lowest = others <= far ? far + 1 - others : span > 0 ? 0 : 1;
+        Level stretches = {anchor, wide, begin, end, lowest, far + 1, first, RADIX, counts, more};
         tiles.poll(0);
         stretches.poll(0);
         const State behind = lane_groups.template all<Op>(tiles.fold(task.ticket, share));
@@ -210,7 +212,8 @@ template <class Op, int Radix, int Slots> struct TwoLevelLookBack {
 // All lanes of a warp call, each with a column. Puts the prefixes of a tile's parts, from `start` before all tiles on, in place of
 // their states, `part(t)` in the order of the scan: groups of lanes take some each. Gets what the lane's last one leaves.
 template <class Op, class Links, class Part, class State = typename Op::State>
-GR_HD State find_part_prefixes(const Links& chain, u64 link, State start, ElementCounts counts, LaneGroups lanes, u32 parts, const Part& part) {
+GR_HD State find_part_prefixes(const Links& chain, u64 link, State start, ElementCounts counts, LaneGroups lanes, u32 parts,
+                               const Part& part, u32 recent = ~0u) {
     const u32 group = lanes.group, share = lanes.share(parts), begin = group * share;
     const u32 end = !chain.active ? 0 : begin + share < parts ? begin + share : parts;
     State own = Op::identity();
@@ -218,7 +221,7 @@ GR_HD State find_part_prefixes(const Links& chain, u64 link, State start, Elemen
     for (u32 t = begin; t < end; t++) own = Op::combine(own, part(t));
     const State through = lanes.template through<Op>(own), all = lanes.template of<Op>(through, lanes.groups - 1);
     const State exclusive = lanes.template of<Op>(through, group > 0 ? group - 1 : 0);
-    State before = chain.before(link, all, start, counts, lanes);
+    State before = chain.before(link, all, start, counts, lanes, recent);
     if (group > 0) before = Op::combine(before, exclusive);
     State next = begin < end ? part(begin) : before;
 #pragma unroll 2

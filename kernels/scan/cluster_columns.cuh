@@ -100,7 +100,7 @@ struct ClusterColumnScan
         State start = Op::identity();
         if (task.carry && active) start = LineEnds<Op>::before(task, line);
         const State before = typename Columns::Links(task, 0, mine, active, CLUSTER_BLOCKS * look_back_columns, links, active)
-                                 .before(location.link / CLUSTER_BLOCKS, all, start, {0, 0});
+                                 .before(location.link / CLUSTER_BLOCKS, all, start, {0, 0}, {0, 1, 32}, ~0u);
         const State between = Op::combine(before, first);
         send(prefixes, rank == 0 ? between : before, number);
         if (task.totals && active && location.link / CLUSTER_BLOCKS + 1 == links)

@@ -12,11 +12,11 @@ template <class T, int V, int Count> GR_HD Pack<T, Count> column_of(const Pack<T
 // Operators that are faster where several rows are scanned together, and folded.
 template <class Op> struct ScansRowRuns { static const bool yes = false, folds = false; };
 template <class Map, class A> struct ScansRowRuns<Mean<Map, A>> { static const bool yes = true, folds = false; };
-template <class T, bool Root> struct ScansRowRuns<Variance<T, false, Root>> { static const bool yes = true, folds = false; };
+template <class T, bool Skip, bool Root>
+struct ScansRowRuns<Variance<T, Skip, Root>> { static const bool yes = !Skip || !FewDigits<T>::yes, folds = false; };
 template <class Map> struct ScansRowRuns<Prod<Map>> { static const bool yes = Prod<Map>::has_exponent, folds = yes; };
 
 // Any operator: states folded and scanned row by row.
-
 //   fold.take(rows)           rows of V columns more
 //   fold.state(j)             of column j
 //   fold.was_finite()         where it `assumes_finite`: whether that is so
@@ -115,8 +115,7 @@ template <class T, bool Max, bool SkipNan, int V> struct NarrowColumns {
 
 template <class Op, class Emit, int V> using F32ColumnScan = RowRunColumnScan<Op, Emit, V, VarianceF32Delta<Op, Emit>>;
 
-// Variances of few digits where elements may be left out: sums about the mean of what comes before, or the first element, with a
-// count for each column.
+// Variances of few digits where elements may be left out: sums about the mean before, or the first element; a count a column.
 template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
     typedef typename Op::State State;
     f64 mean[V], count[V], sum[V], squares[V];
@@ -160,9 +159,8 @@ template <class T, class Op, class Result, int V> struct SkippingVarianceScan {
 };
 
 // Which of these fold and scan an operator's columns. ShiftsFloats: sums of float32 by shifted bits, in kernels whose lanes wait for
-// conversions but have registers left. H200, 2026-11, 4 GiB, shares of a copy without and so: by clusters (cluster_columns.cuh) down
-// (n, 64), (n, 80), (n, 100), (n, 127) 0.97, 0.93, 0.92, 0.93 and 0.99, 0.97, 0.94, 0.95, in strips down (n, 513) 0.77 and 0.80; but
-// as contiguous columns down (n, 65), (n, 100) 0.90, 0.88 and 0.87, 0.84.
+// conversions but have registers left: of 4 GiB 0.97 and not 0.93 of a copy by clusters down (n, 80), in strips 0.80 and not 0.77
+// down (n, 513), but as contiguous columns down (n, 65) 0.87 and not 0.90 (H200, 2026-11).
 template <class Op, class Emit, int V, bool Exclusive, bool ShiftsFloats = false> struct ColumnOps {
     typedef AnyColumnReduce<Op, V> Fold;
     static const bool by_runs = !Exclusive && ScansRowRuns<Op>::yes && PackScan<Op, Emit, 1>::exists;
@@ -191,7 +189,7 @@ struct ColumnOps<Variance<T, true, Root>, Final<Variance<T, true, Root>, Result>
     typedef Variance<T, true, Root> Op;
     typedef AnyColumnReduce<Op, V> Fold;
     typedef typename Conditional<FewDigits<T>::yes && sizeof(Result) <= 4, SkippingVarianceScan<T, Op, Result, V>,
-                                 AnyColumnScan<Op, Final<Op, Result>, V, false>>::type Scan;
+                                 RowRunColumnScan<Op, Final<Op, Result>, V>>::type Scan;
 };
 // Of kernels that fold nothing before: none that assumes finite elements, which could not be checked.
 template <class Op, class Emit, int V, bool Exclusive>

@@ -201,8 +201,7 @@ struct StripScan : TileWork<Strips, Warps, LookBackWarps> {
         const u32 rows = rows_of(location);
         State state[V];
         unrolled<V>([&](int j) { state[j] = scratch().state[slot][warp][column + j * ColumnStride]; });
-        if constexpr (V == 1)
-            if (task.row_groups > 1) state[0] = Op::combine(state[0], pending.before);
+        if constexpr (V == 1) if (task.row_groups > 1) state[0] = Op::combine(state[0], pending.before);
         if (!assumes_finite || pending.is_finite) write_by<typename Ops::Scan>(location, rows, stage, state);
         else write_by<AnyColumnScan<Op, Emit, V, Exclusive>>(location, rows, stage, state);
         if (!StagesResults || rows == 0) return;
@@ -225,8 +224,7 @@ struct StripScan : TileWork<Strips, Warps, LookBackWarps> {
         return true;
     }
     template <class Scan> GR_HD void write_by(const TileLocation& location, u32 rows, u32 stage, const State (&before)[V]) const {
-        if constexpr (uses_table)
-            if (write_equal_counts(location, rows, stage, before)) return;
+        if constexpr (uses_table) if (write_equal_counts(location, rows, stage, before)) return;
         if constexpr (!Exclusive && VarianceF32Delta<Op, Emit>::exists) {
             F32ColumnScan<Op, Emit, V> scan(before, task.option);
             if (scan.is_small(2 * (u32)task.rows)) {
@@ -322,8 +320,7 @@ struct SerialColumnScan : StripScan<Op, Emit, 1, V, 1, false, false, Exclusive, 
             if (agree) run<typename Ops::EqualCounts>(strip, state);
         }
         if (!agree) run<UnlikeCounts<Op, Emit, V, Exclusive>>(strip, state);
-        if (task.totals && has)
-            unrolled<V>([&](int j) { LineEnds<Op>::keep(task, strip.line + column + j, state[j]); });
+        if (task.totals && has) unrolled<V>([&](int j) { LineEnds<Op>::keep(task, strip.line + column + j, state[j]); });
     }
 };
 

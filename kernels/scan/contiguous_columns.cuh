@@ -8,7 +8,6 @@
 
 // Positions count the elements of a plane from the aligned 16 bytes on that hold its first one, which has position `lead`. Rows of
 // positions have `width` columns as rows of elements do, rotated by `lead`.
-//
 // A warp group is WarpsPerGroup warps that take a share of a tile and wait for no warps but those that look back. A row group is
 // the lanes of a warp group that have one row together. LookBackWarps: warps that look back for a tile. Lines: planes follow one
 // another, many begin within a tile, and all are one chain. Radix, Slots: of the look-back. Stages: tiles in shared memory.
@@ -138,7 +137,8 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
         const Links chain(task, location.chain, column, active, all, task.links, is_one && lane_groups.group == 0);
         const auto part = [&](u32 t) -> State& { return part_state(slot, t, column); };
         const ElementCounts counts = counts_of(location, column);
-        const State before = find_part_prefixes<Running>(chain, location.link, start, counts, lane_groups, parts(), part);
+        const u32 recent = Lines ? tiles_of_line(location, column) : ~0u;
+        const State before = find_part_prefixes<Running>(chain, location.link, start, counts, lane_groups, parts(), part, recent);
         if (!Lines && is_last && task.totals && location.link + 1 == task.links)
             LineEnds<Op>::keep(task, line, Running::value(before));
     }
@@ -146,6 +146,13 @@ struct ContiguousColumnScan : TileWork<Strips, WarpGroups * WarpsPerGroup, LookB
     GR_HD ElementCounts counts_of(const TileLocation& location, u32 column) const {
         const i64 each = (i64)row_groups * rows, less = column < width ? rows_ahead(location, column) : 0;
         return {each, is_reverse() ? (i64)task.length + less - (i64)task.links * each : -less};
+    }
+    // How many tiles before one have elements of the line that goes on in it.
+    GR_HD u32 tiles_of_line(const TileLocation& location, u32 column) const {
+        const u32 each = row_groups * rows, ahead = rows_ahead(location, column);
+        const u64 last = location.row + (is_reverse() ? each - 1 : 0), row = last > ahead ? last - ahead : 0;
+        const u32 in_line = (u32)(row - task.by_length.of(row) * task.length);  // as long as a few tiles
+        return ((is_reverse() ? (u32)task.length - 1 - in_line : in_line) + each - 1) / each;
     }
     // The parts of a tile that have states: warp groups of one warp, else row groups.
     GR_HD u32 parts() const { return WarpsPerGroup == 1 ? WarpGroups : row_groups; }

@@ -232,7 +232,7 @@ template <class Op, class Result> struct VarianceScan {
         before = count = state.count;
     }
     GR_HD State now() const { return count > 0 ? sums.state(count) : Op::identity(); }
-    GR_HD bool has_enough() const { return before >= least && count + 1 > option[0]; }
+    GR_HD bool has_enough() const { return before >= least && count + (Op::skips_nan ? 0 : 1) > option[0]; }
     // True where the next elements, so many whose squares about the mean add up to `more` at most, need no checks.
     GR_HD bool is_steady(int elements, f64 more) const {
         if (!has_enough()) return false;
@@ -242,11 +242,9 @@ template <class Op, class Result> struct VarianceScan {
                Results::in_range(low * one_over(all - option[0]), high * one_over(count + 1 - option[0]));
     }
     template <int V> GR_HD void run(const Pack<T, V>& from, Pack<Result, V>& to) {
-        bool known = true;  // no element is left out
-        if (Op::skips_nan) unrolled<V>([&](int j) { known = known && !is_nan(from.at[j]); });
-        if (known && has_enough()) {
+        if (has_enough()) {
             const VarianceScan first = *this;
-            walk<false>(from, to);
+            walk<false, Op::skips_nan>(from, to);
             if (!Results::is_wide || count * sums.squares() < bit_cast<f64>(0x7fe0000000000000ull)) return;
             *this = first;  // squares are out of the range of binary64, or NaN
         }
@@ -254,11 +252,13 @@ template <class Op, class Result> struct VarianceScan {
         each.run(from, to);
         begin(each.now());
     }
-    template <bool Steady = true, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
+    template <bool Steady = true, bool Skips = false, int V> GR_HD void walk(const Pack<T, V>& from, Pack<Result, V>& to) {
         f64 spreads[V], divisors[V];
         unrolled<V>([&](int j) {
-            sums.take(from.at[j]);
-            count += 1;
+            if (!Skips || !is_nan(from.at[j])) {
+                sums.take(from.at[j]);
+                count += 1;
+            }
             spreads[j] = sums.spread(count);
             divisors[j] = count * (count - option[0]);
         });

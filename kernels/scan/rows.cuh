@@ -122,8 +122,7 @@ struct RowScan : TileWork<Scan, Warps, 1> {
         const Value prefix = scratch().prefix[slot][warp];
         const Lane run = lane_run(stage);
         const Value value = Running::value(Running::combine(Running::of(prefix, false), pending.before));
-        if constexpr (Lane::assumes_finite)
-            if (pending.finite) return run.write_finite(value);
+        if constexpr (Lane::assumes_finite) if (pending.finite) return run.write_finite(value);
         const bool even = Lines ? pending.even : is_inner(first);  // of one line without a register
         const Cursor at = Lines && even && !KeepsIndex<Op>::yes ? Cursor() : run.cursor(first);
         if constexpr (by_power_sums) if (even && (!skips || scratch().misaligned[stage][warp])) {
@@ -165,9 +164,8 @@ struct RowScan : TileWork<Scan, Warps, 1> {
             const bool whole = !skips || __all_sync(0xffffffffu, fold.is_whole());
             if (skips && lane == 0) scratch().misaligned[stage][warp] = whole;
             if (whole) {
-                if (lane == 31)
-                    scratch().total[slot][warp] =
-                        Running::of(fold.template settled<MeanOf<In>>(through, Share::elements), false);
+                const Value all = fold.template settled<MeanOf<In>>(through, Share::elements);
+                if (lane == 31) scratch().total[slot][warp] = Running::of(all, false);
                 return {Running::of(fold.packed(fold.before(through)), false), even, false};
             }
         }

@@ -173,8 +173,7 @@ template <class Op> struct ThreadReduce {
     GR_HD ThreadReduce() : acc(Op::start()) {}
     GR_HD void take(typename Op::In x, i64 index = 0) { Op::absorb(acc, x, index); }
     template <int V> GR_HD void take(const Pack<typename Op::In, V>& pack) {
-        if constexpr (KeepsFirst<Op>::yes)
-            if (Op::is_decided(acc)) return;
+        if constexpr (KeepsFirst<Op>::yes) if (Op::is_decided(acc)) return;
         Op::absorb_pack(acc, pack, 0, 1);
     }
     GR_HD typename Op::State state() const { return Op::settle(acc); }
