@@ -673,6 +673,16 @@ def fingerprint() -> str:
     return digest.hexdigest()
 
 
+def test_extremes_and_products_of_booleans_are_any_and_all() -> None:
+    for name, core in (("max", "Any"), ("nanmin", "All"), ("prod", "All"), ("nanprod", "All")):
+        bound = OPERATORS[name].bind("?")
+        op, _ = device_operator.reducer(bound, 12, False)
+        whole = f"Final<{core}<boolean>, i64>" if name.endswith("prod") else f"Keep<{core}<boolean>>"
+        assert (op.type, op.state_bytes, op.emits) == (f"{core}<boolean>", 1, whole)
+    together = product("prod_and_max", (OPERATORS["prod"].bind("?"), OPERATORS["max"].bind("?")))
+    assert device_operator.reducer(together, 12, True)[0] == device_operator.cuda_operator(together, True)
+
+
 def test_a_mean_of_all_elements_counts_none_of_them() -> None:
     plain, pairs = OPERATORS["mean"].bind("f4"), OPERATORS["mean"].bind("f8")
     op, option = device_operator.reducer(plain, 12, True)

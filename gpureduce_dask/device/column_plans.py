@@ -411,10 +411,13 @@ class ColumnPlanner(Planner):
 
     def _is_filled(self, work: Work, runs: int, wide: int) -> bool:
         """Whether columns of moments, of so many runs, fill the GPU by tiles of so many threads across, whose threads
-        have their rows in few rounds of loads. More threads to a column would have more states to bring together."""
-        rounds = runs * wide / (tuning.THREADS * self._column_items(self.vector * sum(self.op.itemsizes)))
+        have their rows in few rounds of loads, or not many more bytes of them than their states have. More threads to a
+        column would have more states to bring together."""
+        size = sum(self.op.itemsizes)
+        rounds = runs * wide / (tuning.THREADS * self._column_items(self.vector * size))
+        is_short = rounds <= tuning.FEW_ROUNDS or runs * size <= tuning.FEW_STATES * self.op.state_bytes
         has_tiles = work.rows * work.slots >= tuning.EVEN_TILES * tuning.FEW_BLOCKS * wide
-        return self.op.core.startswith(MOMENTS) and has_tiles and rounds <= tuning.FEW_ROUNDS
+        return self.op.core.startswith(MOMENTS) and has_tiles and is_short
 
     def _width(self, work: Work, runs: int) -> int:
         """Threads across a tile; the rest of the block goes down it, where tiles alone would not fill the GPU, or where

@@ -61,8 +61,14 @@ def cuda_operator(bound: Bound, final: bool = False, fixed: tuple[int, ...] = ()
 def reducer(bound: Bound, count: int, final: bool, fixed: tuple[int, ...] = ()) -> tuple[Operator, tuple[float, float]]:
     """:func:`cuda_operator` for kernels that reduce ``count`` elements to each cell, and its options. A mean of all of
     them is their sum, which is divided where a cell is stored: a count that is known takes no part in what threads
-    keep, exchange and publish."""
+    keep, exchange and publish. Extremes and products of booleans are whether any or all are true, word by word."""
     op = cuda_operator(bound, final, fixed)
+    if logical := _OF_BOOLEANS.match(op.type):
+        before, kind = logical.groups()
+        core = "Any" if kind == "MinMax<boolean, true, false>" else "All"
+        text = f"{before}{core}<boolean>{op.type[logical.end() :]}"
+        emit = op.emit or ("i64" if kind.startswith("Prod") else "")
+        return replace(op, type=text, state_bytes=1, emit=emit), options(bound)
     plain, of = _PLAIN_MEAN.match(op.type), map_of(bound.parts[0])
     if plain is None or (of is not None and of.masked):
         return op, options(bound)
@@ -73,6 +79,7 @@ def reducer(bound: Bound, count: int, final: bool, fixed: tuple[int, ...] = ()) 
     return replace(op, type=text, state_bytes=size, emit=emit, emitted_by="MeanOfSum"), (float(count), 0.0)
 
 
+_OF_BOOLEANS = re.compile(r"((?:Mapped<|Casting<)?)(Prod<Value<boolean, i64>>|MinMax<boolean, \w+, false>)")
 _PLAIN_MEAN = re.compile(r"((?:Mapped<|Casting<)?)Mean<(Value<\w+, \w+>), (\w+|Parts<\w+>)>")
 
 

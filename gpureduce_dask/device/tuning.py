@@ -21,7 +21,7 @@ TALL_RUNS = 512  # elements of a column, from which on blocks go down it all the
 # Moments of columns whose threads have their rows in so few rounds of loads need no more threads than make such a share
 # of FEW_BLOCKS: kurtosis of uint8 along 64 rows of (736, 64, 88) has, of a thread of eight rows, 220 instructions for
 # these and 1,300 to bring its states together with others'. H200: 13.0 us, so 9.7; skew of int16 19.4 and 15.4.
-FEW_ROUNDS, EVEN_TILES = 4, 0.9
+FEW_ROUNDS, FEW_STATES, EVEN_TILES = 4, 8, 0.9
 TICKETS = 288 << 10  # words, all zero, that a stream's launches share: 264 blocks can publish 256 columns of 8 bytes
 POLLED_GROUPS = 16  # groups of blocks of which one waits for the others: fewer than any GPU has room for at a time,
 POLLED_BLOCKS = 1056  # and so many blocks. Sums of 4 MiB 5.3 us, by a ticket 6.8; of 64 MiB 25.2 and 26.6 (an H100)

@@ -18,13 +18,14 @@ template <> struct Word<4> { typedef u32 type; };
 template <> struct Word<8> { typedef uint2 type; };
 template <> struct Word<16> { typedef uint4 type; };
 
-template <class T, int N> GR_HD T Pack<T, N>::element(int j) const {
-    if constexpr (sizeof(T) == 1 && N % 4 == 0) return bit_cast<T>((u8)(((const u32*)this)[j / 4] >> j % 4 * 8));
-    else return at[j];
-}
-
 template <int Bytes> struct Unsigned { typedef typename Word<Bytes>::type type; };
 template <> struct Unsigned<8> { typedef u64 type; };
+template <class T, int N> GR_HD T Pack<T, N>::element(int j) const {
+    const int each = 4 / sizeof(T);
+    if constexpr (sizeof(T) <= 2 && N % each == 0)
+        return bit_cast<T>((typename Unsigned<sizeof(T)>::type)(((const u32*)this)[j / each] >> j % each * (8 * (int)sizeof(T))));
+    else return at[j];
+}
 
 // The widest word, of at most `align` bytes, that a stretch of `bytes` is made of.
 template <int Bytes, int Align, bool Fits = (Bytes % Align == 0)> struct WordBytes {

@@ -200,6 +200,12 @@ GR_HD bool is_nonzero(half x) { return (x.bits & 0x7fffu) != 0; }
 GR_HD bool is_nonzero(bfloat16 x) { return (x.bits & 0x7fffu) != 0; }
 template <class Real> GR_HD bool is_nonzero(complex<Real> x) { return x.re != Real(0) || x.im != Real(0); }
 
+// Floats of 16 bits as binary32, others as they are: a choice is better made before an element is widened to binary64, between
+// 32-bit values, than between 64-bit ones.
+template <class T> GR_HD T as_wide(T x) { return x; }
+GR_HD f32 as_wide(half x) { return to_f32(x); }
+GR_HD f32 as_wide(bfloat16 x) { return to_f32(x); }
+
 // One of two, by value: of structs, `?:` and `if` may choose between addresses, which puts them into memory.
 template <class T> GR_HD T either(bool first, T a, T b) { return first ? a : b; }
 GR_HD half either(bool first, half a, half b) { return {first ? a.bits : b.bits}; }

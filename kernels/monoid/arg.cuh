@@ -109,7 +109,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         bool may = best.index < 0;
 #pragma unroll
         for (int i = 0; i < N * V; i++) {
-            const T x = packs[i / V].at[i % V];
+            const T x = packs[i / V].element(i % V);
             may |= !(Max ? x.re < best.value.re : x.re > best.value.re) | (x.im != x.im);
         }
         return may;
@@ -121,7 +121,7 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         best = packs[0].at[0];
 #pragma unroll
         for (int i = 1; i < N * V; i++)
-            if (beats(best, packs[i / V].at[i % V])) best = packs[i / V].at[i % V], place = i;
+            if (beats(best, packs[i / V].element(i % V))) best = packs[i / V].element(i % V), place = i;
         return place;
     }
     // The first place of a value known to be there. NaN is looked for by itself, so that equality is one comparison.
@@ -129,10 +129,10 @@ template <class T, bool Max, bool SkipNan> struct Arg : Plain<Arg<T, Max, SkipNa
         int place = 0;
         if (is_nan(best)) {
 #pragma unroll
-            for (int i = N * V - 1; i >= 0; i--) place = is_nan(packs[i / V].at[i % V]) ? i : place;
+            for (int i = N * V - 1; i >= 0; i--) place = is_nan(packs[i / V].element(i % V)) ? i : place;
         } else {
 #pragma unroll
-            for (int i = N * V - 1; i >= 0; i--) place = is_same(packs[i / V].at[i % V], best) ? i : place;
+            for (int i = N * V - 1; i >= 0; i--) place = is_same(packs[i / V].element(i % V), best) ? i : place;
         }
         return place;
     }

@@ -302,6 +302,23 @@ template <class Map, class A, int V> struct MeanColumns {
     }
     GR_HD Averaged<A> settle(int j) { return {sums.settle(j), (i64)count}; }
 };
+// Else each has a count of its own, of 32 bits.
+template <class Map, class A, int V> struct NanMeanColumns {
+    static const bool counts = false, takes_four = false, takes_rows = false;
+    Columns<Sum<Map, A>, V> sums;
+    u32 count[V];
+    GR_HD void start() {
+        sums.start();
+#pragma unroll
+        for (int j = 0; j < V; j++) count[j] = 0;
+    }
+    GR_HD void take(const Pack<typename Map::In, V>& pack, i64 index, const i64 (&column_offset)[V]) {
+        sums.take(pack, index, column_offset);
+#pragma unroll
+        for (int j = 0; j < V; j++) count[j] += Map::counts(pack.element(j));
+    }
+    GR_HD Averaged<A> settle(int j) { return {sums.settle(j), (i64)count[j]}; }
+};
 template <class T, int Order, int V> struct MomentColumns {
     static const bool counts = false, takes_four = false, takes_rows = true;
     f64 pivot[V], sum[V][Order];
@@ -561,6 +578,7 @@ template <class T, int V> struct MagnitudeColumnsOf<T, V, false> : ColumnsOneByO
 template <class T, int V> struct Columns<MaxMagnitude<T>, V> : MagnitudeColumnsOf<T, V> {};
 template <class Map, class A, int V> struct Columns<RootSum<Map, A>, V> : Columns<Sum<Map, A>, V> {};
 template <class T, class To, class A, int V> struct Columns<Mean<Value<T, To>, A>, V> : MeanColumns<Value<T, To>, A, V> {};
+template <class T, class To, class A, int V> struct Columns<Mean<NonNan<T, To>, A>, V> : NanMeanColumns<NonNan<T, To>, A, V> {};
 template <class T, int Order, bool SkipNan, int V, bool Integer = NarrowInteger<T>::yes>
 struct MomentColumnsOf : MomentColumns<T, Order, V> {};
 template <class T, int Order, int V> struct MomentColumnsOf<T, Order, true, V, false> : NanMomentColumns<T, Order, V> {};

@@ -103,19 +103,21 @@ struct PivotMoments : Plain<PivotMoments<T, Order, SkipNan, Packed>, T, Packed> 
         acc.count++;
         acc.take(x);
     }
+    // A NaN becomes the pivot, which adds nothing, and is not counted: no branch an element, whatever the data.
     template <int V> static GR_HD void absorb_pack(Acc& acc, const Pack<T, V>& pack, i64, i64) {
-        f64 x[V], total = 0;
+        if (acc.count == 0) {
 #pragma unroll
-        for (int j = 0; j < V; j++) x[j] = cast<f64>(pack.at[j]), total += x[j];
-        if (SkipNan && total != total) {  // else there is no NaN in it, and no choice an element
-#pragma unroll
-            for (int j = 0; j < V; j++) absorb(acc, pack.at[j], 0);
-            return;
+            for (int j = SkipNan ? V - 1 : 0; j >= 0; j--)  // the first number is the last that is put there
+                if (!SkipNan || !is_nan(pack.element(j))) acc.pivot = cast<f64>(pack.element(j));
         }
-        if (acc.count == 0) acc.pivot = x[0];
-        acc.count += V;
+        const auto pivot = (decltype(as_wide(T())))acc.pivot;
 #pragma unroll
-        for (int j = 0; j < V; j++) acc.take(x[j]);
+        for (int j = 0; j < V; j++) {
+            const auto x = as_wide(pack.element(j));
+            const bool counts = !SkipNan || !is_nan(x);
+            acc.count += counts;
+            acc.take((f64)(counts ? x : pivot));
+        }
     }
     // Elements outside become the pivot, which adds nothing.
     static const bool takes_part = !SkipNan;

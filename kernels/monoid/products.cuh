@@ -125,8 +125,9 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
     typedef Narrowest<Term, sizeof(In)> Narrow;
     typedef typename In64::State State;
     static const bool has_exponent = sizeof(State) > sizeof(Term);
-    // One is chosen before the element is widened, between 32-bit values.
-    static GR_HD Term term(In x) { return cast<Term>(Map::counts(x) ? x : cast<In>(1)); }
+    typedef decltype(as_wide(In())) Wide;
+    static GR_HD Wide factor(In x) { return Map::counts(x) ? as_wide(x) : cast<Wide>(1); }
+    static GR_HD Term term(In x) { return cast<Term>(factor(x)); }
     static GR_HD State identity() { Term x; one(x); return In64::template from<half>(x); }
     static GR_HD State lift(In x, i64) { return In64::template from<In>(term(x)); }
     static GR_HD State combine(State earlier, State later) { return times(earlier, later); }
@@ -168,7 +169,7 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
             Term terms[N * V];
             i32 exponent = 0;
 #pragma unroll
-            for (int j = 0; j < N * V; j++) terms[j] = without_exponent(term(packs[j / V].at[j % V]), exponent);
+            for (int j = 0; j < N * V; j++) terms[j] = without_exponent(term(packs[j / V].element(j % V)), exponent);
 #pragma unroll
             for (int half = 1; half < N * V; half *= 2)
 #pragma unroll
@@ -206,14 +207,20 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
             acc = times(acc, product);
         } else if constexpr (sizeof(Term) == 8 && TERMS_IN_RANGE<In> > 1) {
             const int few = V < TERMS_IN_RANGE<In> ? V : TERMS_IN_RANGE<In>;
+            static_assert(V % few == 0, "packs are powers of two");
+            const bool in_pairs = ElementBits<In>::bits < 50 && few % 2 == 0;  // the product of two halves is exact in binary32
 #pragma unroll
             for (int from = 0; from < V; from += few) {
                 Term terms[few];
-                unrolled<few>([&](int j) { if (from + j < V) terms[j] = term(pack.at[from + j]); });
+                unrolled<few>([&](int j) {
+                    if (in_pairs && j % 2) return;
+                    const Wide first = factor(pack.element(from + j));
+                    terms[j] = cast<Term>(in_pairs ? first * factor(pack.element(from + j + 1)) : first);
+                });
 #pragma unroll
-                for (int gap = 1; gap < few; gap *= 2)
+                for (int gap = in_pairs ? 2 : 1; gap < few; gap *= 2)
 #pragma unroll
-                    for (int j = 0; j + gap < few && from + j + gap < V; j += 2 * gap) terms[j] = times(terms[j], terms[j + gap]);
+                    for (int j = 0; j + gap < few; j += 2 * gap) terms[j] = times(terms[j], terms[j + gap]);
                 acc.value = times(acc.value, terms[0]);
                 normalise(acc);
             }

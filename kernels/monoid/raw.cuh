@@ -55,7 +55,7 @@ template <class T, int Order> struct RawPowers : RawPlain<T, true> {
     template <int V> static GR_HD void take(Acc& acc, const Pack<T, V>& pack, T pivot, i32, i64, i64) {
         const f64 from = cast<f64>(pivot);
 #pragma unroll
-        for (int j = 0; j < V; j++) add_powers(acc.sum, cast<f64>(pack.at[j]) - from);
+        for (int j = 0; j < V; j++) add_powers(acc.sum, cast<f64>(pack.element(j)) - from);
     }
     static GR_HD auto settle(State raw, T pivot, u64 length, i64, i64) {
         PowerSums<Order> acc;
@@ -120,10 +120,10 @@ template <class T, bool Max, bool SkipNan> struct RawPlace : RawPlain<T, true> {
         i32 found = -1;
         if (!is_nan(best)) {
 #pragma unroll
-            for (int j = V - 1; j >= 0; j--) found = is_same(pack.at[j], best) ? j : found;
+            for (int j = V - 1; j >= 0; j--) found = is_same(pack.element(j), best) ? j : found;
         } else if (!SkipNan) {
 #pragma unroll
-            for (int j = V - 1; j >= 0; j--) found = is_nan(pack.at[j]) ? j : found;
+            for (int j = V - 1; j >= 0; j--) found = is_nan(pack.element(j)) ? j : found;
         }
         acc = combine(acc, {found < 0 ? none : place + found});
     }

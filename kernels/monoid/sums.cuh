@@ -63,15 +63,12 @@ template <class Element, class To> struct Value {
     static GR_HD bool counts(In) { return true; }
     static GR_HD Term of(In x) { return cast<To>(x); }
 };
-// NaN is replaced before the element is widened: the choice is then between 32-bit values, not between 64-bit ones.
-GR_HD f32 number_or_zero(half x) { f32 wide = to_f32(x); return wide == wide ? wide : 0.0f; }
-GR_HD f32 number_or_zero(bfloat16 x) { f32 wide = to_f32(x); return wide == wide ? wide : 0.0f; }
 template <class T> GR_HD T number_or_zero(T x) { return is_nan(x) ? T() : x; }
 template <class Element, class To> struct NonNan {
     typedef Element In;
     typedef To Term;
-    static GR_HD bool counts(In x) { return !is_nan(x); }
-    static GR_HD Term of(In x) { return cast<To>(number_or_zero(x)); }
+    static GR_HD bool counts(In x) { return !is_nan(as_wide(x)); }
+    static GR_HD Term of(In x) { return cast<To>(number_or_zero(as_wide(x))); }
 };
 template <class Element, class Number, class To> struct Square {
     typedef Element In;
@@ -144,6 +141,8 @@ template <class T> struct ByteWord { static const bool yes = false; };
 template <> struct ByteWord<i8> { static const bool yes = true; static GR_HD i32 dot(i32 a, i32 b) { return __dp4a(a, b, 0); } };
 template <> struct ByteWord<u8> { static const bool yes = true; static GR_HD i32 dot(i32 a, i32 b) { return (i32)__dp4a((u32)a, (u32)b, 0u); } };
 template <> struct ByteWord<boolean> : ByteWord<u8> {};
+GR_HD i32 add_both(i32 sum, u32 word, i16) { return __dp2a_lo((i32)word, 0x0101, sum); }
+GR_HD i32 add_both(i32 sum, u32 word, u16) { return (i32)__dp2a_lo(word, 0x0101u, (u32)sum); }
 
 template <class Map> struct Narrow { static const bool yes = false; };
 template <class T> struct NarrowValue {
@@ -155,7 +154,7 @@ template <class T> struct NarrowValue {
             for (int w = 0; w < V / 4; w++) sum += ByteWord<T>::dot(((const i32*)&pack)[w], 0x01010101);
         } else {
 #pragma unroll
-            for (int j = 0; j < V; j++) sum += (i32)pack.at[j];
+            for (int w = 0; w < V / 2; w++) sum = add_both(sum, ((const u32*)&pack)[w], T());
         }
         return sum;
     }
@@ -174,7 +173,7 @@ template <class T> struct WideSquare {
     template <int V> static GR_HD i64 sum(const Pack<T, V>& pack) {
         i64 sum = 0;
 #pragma unroll
-        for (int j = 0; j < V; j++) sum += (i64)pack.at[j] * (i64)pack.at[j];
+        for (int j = 0; j < V; j++) sum += (i64)pack.element(j) * (i64)pack.element(j);
         return sum;
     }
 };
@@ -203,7 +202,10 @@ template <> struct Narrow<Magnitude<i16>> {
     static const bool yes = true;
     template <int V> static GR_HD i32 sum(const Pack<i16, V>& pack) {
         i32 sum = 0;
-        unrolled<V>([&](int j) { sum += pack.at[j] < 0 ? -(i32)pack.at[j] : (i32)pack.at[j]; });
+        unrolled<V>([&](int j) {
+            const i32 x = pack.element(j);
+            sum += x < 0 ? -x : x;
+        });
         return sum;
     }
 };
@@ -215,7 +217,7 @@ template <> struct Narrow<Magnitude<boolean>> : NarrowValue<boolean> {};
 template <class Map, int V> GR_HD typename Map::Term sum_pack(const Pack<typename Map::In, V>& pack) {
     typename Map::Term terms[V];
 #pragma unroll
-    for (int j = 0; j < V; j++) terms[j] = Map::of(pack.at[j]);
+    for (int j = 0; j < V; j++) terms[j] = Map::of(pack.element(j));
 #pragma unroll
     for (int gap = 1; gap < V; gap *= 2)
 #pragma unroll
@@ -225,12 +227,9 @@ template <class Map, int V> GR_HD typename Map::Term sum_pack(const Pack<typenam
 template <class Map, int V> GR_HD i32 count_pack(const Pack<typename Map::In, V>& pack) {
     i32 counted = 0;
 #pragma unroll
-    for (int j = 0; j < V; j++) counted += Map::counts(pack.at[j]);
+    for (int j = 0; j < V; j++) counted += Map::counts(pack.element(j));
     return counted;
 }
-
-template <class Map> struct Skips { static const bool yes = false; };
-template <class Element, class To> struct Skips<NonNan<Element, To>> { static const bool yes = true; };
 
 // Takes a pack of V elements into running sums: narrow integers in 32 bits first, floats pairwise. How many counted.
 template <class Map, class A, int V> GR_HD i32 add_pack(A* sum, const Pack<typename Map::In, V>& pack) {
@@ -241,12 +240,6 @@ template <class Map, class A, int V> GR_HD i32 add_pack(A* sum, const Pack<typen
     } else if constexpr (lanes > 1 || V == 1) {
 #pragma unroll
         for (int j = 0; j < V; j++) add(sum[j % lanes], Map::of(pack.at[j]));
-    } else if constexpr (Skips<Map>::yes) {  // a sum that is a number had no NaN in it: no choice an element
-        Term total = sum_pack<Value<typename Map::In, Term>>(pack);
-        const bool clean = !is_nan(total);
-        if (!clean) total = sum_pack<Map>(pack);
-        add(sum[0], total);
-        if (clean) return V;
     } else {
         add(sum[0], sum_pack<Map>(pack));
     }

@@ -131,6 +131,10 @@ template <class Byte, class Word> inline Word simt_dot4(Word a, Word b, Word sum
 }
 inline int __dp4a(int a, int b, int sum) { return simt_dot4<signed char>(a, b, sum); }
 inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) { return simt_dot4<unsigned char>(a, b, sum); }
+inline int __dp2a_lo(int a, int b, int sum) { return sum + (short)a * (signed char)b + (short)(a >> 16) * (signed char)(b >> 8); }
+inline unsigned __dp2a_lo(unsigned a, unsigned b, unsigned sum) {
+    return sum + (a & 0xffff) * (b & 255) + (a >> 16) * (b >> 8 & 255);
+}
 
 template <class Part, bool Max> inline unsigned simt_extreme(unsigned a, unsigned b) {
     unsigned both = 0;
