@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -44,7 +45,7 @@ from gpureduce_dask.device import launch, sources, tuning
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse, order_of
 from gpureduce_dask.device.plans import FLAT, Operator
-from gpureduce_dask.device.specialise import IDEMPOTENT, first_of_repeated
+from gpureduce_dask.device.specialise import IDEMPOTENT, first_of_repeated, first_or_last
 from gpureduce_dask.device.task import BATCH, BATCH4, Work, base_bytes, div_words, more_bytes, walk_words
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions.mapped import mapped
@@ -607,6 +608,20 @@ def test_elements_that_repeat_are_taken_once() -> None:
             ways = {name: launches for name, _, launches in plan_of(chunk, op, 1, "ticket")[0].every()}
             first, *_, last = ways["repeated elements once"]
             assert (first.work.runs, last.work.runs) == (78, 28), op.type
+
+
+def test_the_first_or_last_that_cannot_be_missing_is_read_alone() -> None:
+    shape = (5, 7, 3)
+    for op, indexed in table_operators():
+        strides = tuple((7 * n, n, -35 * n) for n in op.itemsizes)
+        layout = Chunk(shape, op.itemsizes, strides, (0, 2), indexed, op.commutative).layout()
+        found, size = first_or_last(op, layout), op.itemsizes[0]
+        if re.match(r"FirstLast<(boolean|[iu]\d+),", op.type):
+            by = (4 * 7 - 2 * 35) * size if "true" in op.type else 0
+            assert not found.reduced and found.offset_a == layout.offset_a + by, op.type
+            assert found.low_a + by == layout.low_a and found.high_a + by == layout.high_a, op.type
+        else:
+            assert found is layout, op.type
 
 
 def test_plans_do_not_know_the_gpu() -> None:
