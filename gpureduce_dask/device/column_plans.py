@@ -394,6 +394,8 @@ class ColumnPlanner(Planner):
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
+        if self._stops():  # of more parts, each looks for an element of its own
+            most = min(most, tuning.FEW_BLOCKS)
         warp_tiles = tiles * runs * apart * wide // (32 * items)
         is_filled = apart == 1 and self._is_filled(work, runs, wide)
         wanted = 1 if is_filled else -(-blocks_for(warp_tiles, most) // (tiles * apart))

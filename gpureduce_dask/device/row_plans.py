@@ -486,6 +486,8 @@ class RowPlanner(Planner):
             most = tuning.NARROW_HEAVY_BLOCKS
         if self._folds_pairs():
             most = tuning.PAIR_BLOCKS
+        if self._stops():  # of more parts, each looks for an element of its own
+            most = tuning.FEW_BLOCKS
         wanted = -(-blocks_for(rows * row_tiles, most) // rows)
         return balanced(rows, wanted, -(-row_tiles // (tuning.THREADS // 32)))
 
