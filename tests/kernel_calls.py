@@ -165,6 +165,7 @@ OTHERS: dict[str, Family] = {
     ),
     "batch of odd columns": Reduced((500, 7001), (0,), count=5, way="columns end to end"),
     "flat columns of planes": Reduced((40, 6000, 3), (1,), way="flat columns"),
+    "flat columns apart": Reduced((9000, 26), (0,), lambda x: x[:, 1:-1], way="flat columns"),
     "wide columns": Reduced((12, 5000), (0,)),
     "columns with gaps": Reduced((3000, 1000), (0,), lambda x: x[:, ::2]),
     "no elements": Reduced((0, 5), (0,)),

@@ -121,8 +121,13 @@ class Machine:
                 continue
             columns: dict[int, list[State]] = {}
             for k in range(work.length):
-                q = k % work.width if flat else k
-                within = k // work.width * work.step_b if flat else 0
+                q, within = k, 0
+                if flat:
+                    line, past = divmod(k, work.tiles)
+                    q, rest = divmod(past * self.op.itemsizes[0], work.step_a)
+                    if rest or q >= work.width:
+                        continue
+                    within = line * work.step_b
                 beyond = _beyond(work) if k < work.tail else None
                 read = [self._read(step, chunk, at, run, k, run[2] + within, flat) for chunk, run in taken]
                 read += [
@@ -137,7 +142,7 @@ class Machine:
         self, step: Launch, chunk: int, at: Sequence[int], run: Sequence[int], k: int, index: int, flat: bool = False
     ) -> State:
         work = step.work
-        a = at[0] + run[0] + k * work.step_a
+        a = at[0] + run[0] + k * (self.op.itemsizes[0] if flat else work.step_a)
         if step.reads == "chunk":
             b = at[1] + run[1] + k * (work.step_b if len(self.chunk.itemsizes) > 1 else 0)
             return ((chunk, self.offsets[0] + a, self.offsets[1] + b, index * self.chunk.indexed),)
@@ -166,9 +171,12 @@ def check_launch(step: Launch, what: Chosen, op: Operator) -> None:
     elif what.kernel == "reduce_flat_columns":
         states, shared = work.width, threads * what["V"]
         assert step.blocks == groups * work.splits
-        assert work.slots <= threads and work.length == work.slots * what["V"]
-        assert work.length % work.width == work.tail % work.width == 0 and work.tail < work.length
-        assert work.width <= threads * what["V"]
+        spanned = (work.width - 1) * work.step_a // op.itemsizes[0] + 1
+        lines = -(-work.length // work.tiles)
+        assert work.slots <= threads and work.tail < work.length and spanned <= work.tiles
+        assert all(n % work.tiles == spanned % work.tiles for n in (work.length, work.tail or work.length))
+        assert work.width * lines <= threads * what["V"]
+        assert all(run.a == lines * work.tiles * op.itemsizes[0] for run in work.run)
     elif what.kernel == "reduce_staged_columns":
         slot = what["V"] * op.itemsizes[0]
         wide = threads - 16 // slot
@@ -212,8 +220,8 @@ def check_reads(step: Launch, chunk: Chunk, bases: Sequence[Sequence[int]]) -> N
     vector = 16 // chunk.itemsizes[0] if what.kernel in STAGED else int(what.arguments.get("V", 1))
     steps = (work.step_a, work.step_b)
     flat = what.kernel == "reduce_flat_columns"
-    if vector > 1:
-        one = flat or what.kernel in STAGED  # operand: the other's step says something else
+    if vector > 1 and not flat:
+        one = what.kernel in STAGED  # operand: the other's step says something else
         assert all(n == size for n, size in zip(steps, chunk.itemsizes[: 1 if one else 2], strict=False))
     if what.kernel in STAGED:
         rows = [a for a, _, _ in walked(work.row)]

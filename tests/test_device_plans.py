@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import math
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -45,7 +46,7 @@ from gpureduce_dask.device import chunk_plans, launch, sources, tuning
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import MAX_DIMS, Dim, collapse, order_of
 from gpureduce_dask.device.plans import FLAT, Operator
-from gpureduce_dask.device.specialise import IDEMPOTENT, first_of_repeated
+from gpureduce_dask.device.specialise import IDEMPOTENT, first_of_repeated, first_or_last
 from gpureduce_dask.device.task import BATCH, BATCH4, Work, base_bytes, div_words, more_bytes, walk_words
 from gpureduce_dask.errors import ArgumentError, DtypeError
 from gpureduce_dask.expressions.mapped import mapped
@@ -356,6 +357,7 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "long lines": ("reduce_rows Lines=LONG_LINES", inside((3, 2, 3000), (0, 2)), 1, "ticket"),
     "short lines": ("reduce_rows Lines=EVEN_LINES", inside((6, 50, 33), (0, 2)), 1, "ticket"),
     "lines with gaps": ("reduce_rows Lines=LONG_LINES", gapped((3, 2, 3000), (0, 2)), 1, "two-pass"),
+    "rows of words": ("reduce_short_rows V=8 Partial=false", plain((901, 24), (1,), 1, starts=(8,)), 1, "ticket"),
     "short rows": ("reduce_short_rows Lines=SHORT_LINE Partial=true", inside((901, 32), (1,)), 1, "ticket"),
     "short lines as columns": ("reduce_flat_columns", plain((1500, 5, 3), (0, 2), 1), 1, "ticket"),
     "short lines as columns of planes": ("reduce_columns", inside((3, 70, 14, 3), (1, 3), 2), 1, "two-pass"),
@@ -390,6 +392,9 @@ CASES: dict[str, tuple[str, Chunk, int, str]] = {
     "few columns": ("reduce_flat_columns Finish=POLLED", plain((9000, 3), (0,), indexed=True), 1, "ticket"),
     "few columns in two passes": ("reduce_flat_columns Finish=TWO_PASS", plain((9000, 3), (0,)), 1, "two-pass"),
     "few columns by atomics": ("reduce_flat_columns Finish=ATOMIC", plain((2, 6000, 3), (1,)), 1, "atomic"),
+    "few columns with gaps": ("reduce_flat_columns", inside((3000, 26), (0,), 1), 1, "ticket"),
+    "few columns with gaps of planes": ("reduce_flat_columns", inside((3, 1700, 26), (1,), 1), 1, "two-pass"),
+    "a batch of few columns with gaps": ("reduce_flat_columns", inside((1500, 9), (0,), 1), 3, "ticket"),
     "odd columns": ("reduce_columns V=1", plain((18, 1001), (0,)), 1, "ticket"),
     "columns of small planes": ("reduce_plane_columns", plain((70, 5, 9), (1,), 1, starts=(3,)), 1, "ticket"),
     "columns of small planes apart": ("reduce_plane_columns", inside((3, 70, 4, 9), (2,), 4), 1, "ticket"),
@@ -634,6 +639,20 @@ def test_elements_that_repeat_are_taken_once() -> None:
             ways = {name: launches for name, _, launches in plan_of(chunk, op, 1, "ticket")[0].every()}
             first, *_, last = ways["repeated elements once"]
             assert (first.work.runs, last.work.runs) == (78, 28), op.type
+
+
+def test_the_first_or_last_that_cannot_be_missing_is_read_alone() -> None:
+    shape = (5, 7, 3)
+    for op, indexed in table_operators():
+        strides = tuple((7 * n, n, -35 * n) for n in op.itemsizes)
+        layout = Chunk(shape, op.itemsizes, strides, (0, 2), indexed, op.commutative).layout()
+        found, size = first_or_last(op, layout), op.itemsizes[0]
+        if re.match(r"FirstLast<(boolean|[iu]\d+),", op.type):
+            by = (4 * 7 - 2 * 35) * size if "true" in op.type else 0
+            assert not found.reduced and found.offset_a == layout.offset_a + by, op.type
+            assert found.low_a + by == layout.low_a and found.high_a + by == layout.high_a, op.type
+        else:
+            assert found is layout, op.type
 
 
 def test_plans_do_not_know_the_gpu() -> None:

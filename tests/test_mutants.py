@@ -141,7 +141,12 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         for name, dtype in (("max", "u1"), ("sum", "f4"))
         for where in ("", " inside", " in reverse")
     ),
-    "flat": (partial_of("sum", "f4", "few columns"), partial_of("argmin", "f4", "few columns", seed=1)),
+    "flat": (
+        partial_of("sum", "f4", "few columns"),
+        partial_of("argmin", "f4", "few columns", seed=1),
+        partial_of("sum", "i2", "few columns apart"),
+        partial_of("argmax", "f4", "few columns of steps", seed=1),
+    ),
     "end to end": (
         partial_of("sum", "f4", "columns end to end", seed=1),
         partial_of("argmax", "f4", "columns of planes end to end", seed=1),
@@ -505,6 +510,10 @@ MUTANTS = [
     Mutant("incomplete line past the last column", "end to end", "take_tail(", "if (x < task.rows * task.slots)"),
     Mutant("incomplete line forgotten", "flat", "reduce_flat_columns(", "if (task.tail && ", "if (false && "),
     Mutant("incomplete line in every split", "flat", "reduce_flat_columns(", " && share.is_last"),
+    Mutant("elements between lines for columns", "flat", "struct Period", " && column < width"),
+    Mutant("elements between steps for columns", "flat", "struct Period", " && column * step == past"),
+    Mutant("elements of the next lines for columns", "flat", "struct Period", "position < length && "),
+    Mutant("lines that begin within a vector", "flat", "reduce_flat_columns(", ".phase;", ".phase * 0;"),
     Mutant("elements of the first chunk in every split", "batch", "struct SplitRuns", "base += chunk, "),
     Mutant("runs of earlier chunks forgotten", "batch", "struct SplitRuns", "before = chunk * runs, "),
     Mutant("the first chunk's last split alone", "batch", "struct SplitRuns", ", part -= chunk * parts"),

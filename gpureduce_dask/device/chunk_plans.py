@@ -20,7 +20,7 @@ from .operator import as_map, cuda_operator, options, own_text, reducer
 from .plan_cache import Plans
 from .plans import Launch, Operator, by_cells
 from .reduce_costs import Effort, seconds
-from .specialise import Plan, along_memory, first_of_repeated, invariant_operands
+from .specialise import Plan, along_memory, first_of_repeated, first_or_last, invariant_operands
 
 Chunks = tuple[Any, ...]
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -191,7 +191,7 @@ def _cut(
         op, option = reducer(bound, reduced, final, fixed)
     for a in chunk:
         check_aligned(a, bound.name)
-    op, layout = along_memory(op, first_of_repeated(op, layout))
+    op, layout = along_memory(op, first_or_last(op, first_of_repeated(op, layout)))
     phases = tuple((a.data.ptr + offset) % 16 for a, offset in zip(chunk, layout.offsets, strict=False))
     plan, text = Plan(op, layout, phases, count, finish, option), own_text(bound, fixed)
     return _Cut(plan, layout, bound, text, order, _cells(chunk, axes), chunk[0].data.device_id)

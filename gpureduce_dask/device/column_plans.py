@@ -24,6 +24,7 @@ from .plans import (
     is_one,
     row_major,
     seconds_of,
+    slots_of,
 )
 from .reduce_costs import Effort, rounds_of, shared_lines
 from .task import Work, flag
@@ -207,39 +208,48 @@ class ColumnPlanner(Planner):
         return folded_behind(self, planner.launches(), kept, reduced, planner.cells)
 
     def _is_flat(self) -> bool:
-        """Lines that follow one another without a gap can be read as longer, aligned ones."""
-        line, rows, runs, size = self.line, self.rows, self.runs, self.op.itemsizes[0]
-        is_simple = len(runs) == 1 and len(self.op.itemsizes) == 1
-        if not self.together or not is_simple or not self.op.commutative or (vector := self._widest()) == 1:
+        """Lines close to each other, of which several can be read as one that is a whole number of vectors from the
+        next."""
+        line, runs, size = self.line, self.runs, self.op.itemsizes[0]
+        if len(runs) != 1 or len(self.op.itemsizes) > 1 or not self.op.commutative or (vector := self._widest()) == 1:
             return False
-        if runs[0].a != line.size * size or self.phases[0] or not aligned_by(rows, 0, vector * size):
+        apart, spanned = runs[0].a, (line.size - 1) * line.a + size
+        is_near = apart < tuning.MOST_APART * spanned or apart <= SECTOR
+        if line.a < size or not is_near or apart < spanned or any(step % size for step in (line.a, apart)):
             return False
         if self.chunks > 1 and not self._may_go_by_chunk():
             return False
         periods = self._periods(vector)
-        return periods * line.size <= tuning.THREADS * vector and runs[0].size >= periods
+        return periods * apart <= self._flat_room(vector) * size and runs[0].size >= periods
+
+    def _flat_room(self, vector: int) -> int:
+        """Elements of lines that a block reads as one, at most; of one that begins within a vector, fewer."""
+        is_aligned = self._lines_begin_at(self.rows, 0, vector * self.op.itemsizes[0])
+        return (tuning.THREADS if is_aligned else tuning.THREADS - 1) * vector
 
     def _periods(self, vector: int) -> int:
-        """Lines laid end to end: a whole number of vectors, up to a block's width of them."""
-        columns = self.line.size
-        least = vector // math.gcd(columns, vector)
-        most = least * max(1, tuning.THREADS * vector // (least * columns))
-        unit = math.lcm(least, CACHE_LINE // math.gcd(CACHE_LINE, columns * self.op.itemsizes[0]))
+        """Lines read as one: a whole number of vectors, up to a block's width of them."""
+        apart = self.runs[0].a // self.op.itemsizes[0]
+        least = vector // math.gcd(apart, vector)
+        most = least * max(1, self._flat_room(vector) // (least * apart))
+        unit = math.lcm(least, CACHE_LINE // math.gcd(CACHE_LINE, self.runs[0].a))
         aligned = most // unit * unit
         return aligned if aligned >= 0.9 * most else most
 
     def _flat_columns(self) -> Steps:
         """A long line that one block spans: the block folds its periods itself."""
         op, vector, line, rows, (run,) = self.op, self._widest(), self.line, self.rows, self.runs
-        periods = self._periods(vector)
-        length = periods * line.size
+        size, periods = op.itemsizes[0], self._periods(vector)
+        apart, spanned = run.a // size, (line.size - 1) * line.a // size + 1
+        length, left = (periods - 1) * apart + spanned, run.size % periods
         long = Dim(run.size // periods, run.a * periods, 0, run.c * periods)
         work = self.work.but(
             rows=math.prod(d.size for d in rows),
             runs=long.size,
             length=length,
-            slots=length // vector,
-            tail=run.size % periods * line.size,
+            slots=slots_of(length, vector, self._lines_begin_at(rows, 0, vector * size)),
+            tail=(left - 1) * apart + spanned if left else 0,
+            tiles=apart,
             step_a=line.a,
             step_b=run.c,
             step_c=line.c,
@@ -247,23 +257,23 @@ class ColumnPlanner(Planner):
             row=tuple(rows),
             run=(long,),
         )
-        items = self._column_items(vector * op.itemsizes[0])
+        items = self._column_items(vector * size)
         if op.state_bytes > 8:  # the fold of periods needs registers too
-            items = max(2, min(items, tuning.COLUMN_LOAD_BYTES // 2 // (vector * op.itemsizes[0])))
-        blocks = tuning.FLAT_BLOCKS if line.size % vector else tuning.FLAT_BLOCKS // 4
-        wanted = -(-blocks // (work.rows * self.chunks))
-        parts = max(1, min(wanted, long.size // items), -(-long.size // tuning.MOST_TAKEN))
-        splits = parts * self.chunks
+            items = max(2, min(items, tuning.COLUMN_LOAD_BYTES // 2 // (vector * size)))
+        is_much = apart % vector > 0 and self.read > tuning.FLAT_READ
+        blocks, groups = tuning.FLAT_BLOCKS if is_much else tuning.FLAT_BLOCKS // 4, work.rows * self.chunks
+        parts = balanced(groups, -(-blocks // groups), max(1, long.size // items))
+        splits = max(parts, -(-long.size // tuning.MOST_TAKEN)) * self.chunks
         name = f"reduce_flat_columns<{op.type}, {{}}, {vector}, {tuning.THREADS}, {items}, {{}}, {self.batch}>"
         shared = tuning.THREADS * vector * op.state_bytes
         work = work.but(splits=splits)
         is_long = self._published_bytes(splits * line.size) > tuning.LONG_FOLD_BYTES
-        each, threads = -(-long.size // parts), work.rows * splits * tuning.THREADS
-        loads, ends = threads * each, threads * vector
-        lines = loads * vector * op.itemsizes[0] / CACHE_LINE
-        effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends)
-        blocks, groups = work.rows * splits, work.rows
-        return self._finished(name, work, blocks, groups, line.size, shared, work.cells, is_long, effort=effort)
+        each, threads = -(-long.size * self.chunks // splits), work.rows * splits * tuning.THREADS
+        loads, ends, passed = threads * each, threads * vector, work.rows * self.chunks * run.size * run.a
+        lines = loads * vector * size / CACHE_LINE
+        effort = self._effort("flat columns", threads, loads, vector, each / items, lines, ends, nbytes=passed)
+        blocks, columns = work.rows * splits, line.size
+        return self._finished(name, work, blocks, work.rows, columns, shared, work.cells, is_long, effort=effort)
 
     def _planes_of_a_tile(self) -> int:
         """Small planes, one as far from the next as the next from the one behind it, that blocks copy to shared memory
@@ -384,6 +394,8 @@ class ColumnPlanner(Planner):
         published = wide * vector * op.state_bytes // (2 if op.itemsizes[0] <= 2 else 1)
         most = min(max(tuning.COLUMN_PARTIAL_BYTES // published, tuning.ONE_WAVE), tuning.COLUMN_BLOCKS)
         most = min(most, max(self._chain() * tuning.THREADS // (wide * vector) * tiles, tuning.ONE_WAVE))
+        if self._stops():  # of more parts, each looks for an element of its own
+            most = min(most, tuning.FEW_BLOCKS)
         warp_tiles = tiles * runs * apart * wide // (32 * items)
         is_filled = apart == 1 and self._is_filled(work, runs, wide)
         wanted = 1 if is_filled else -(-blocks_for(warp_tiles, most) // (tiles * apart))

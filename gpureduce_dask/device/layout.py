@@ -70,6 +70,11 @@ class Layout:
             index=self.index + index,
         )
 
+    def ends(self, last: bool) -> Layout:
+        """Of one operand: of all elements that are reduced to a cell the first alone, or the last."""
+        by = sum((dim.size - 1) * dim.a for dim in self.reduced) if last else 0
+        return replace(self, reduced=(), offset_a=self.offset_a + by, low_a=self.low_a - by, high_a=self.high_a - by)
+
     @property
     def offsets(self) -> tuple[int, ...]:
         return (self.offset_a, self.offset_b, *(offset for offset, _, _ in self.more))

@@ -74,7 +74,11 @@ class RowPlanner(Planner):
                 yield "subwarp runs", 0, self._subwarp_runs
         own = self._own_slots()[0]
         if self.lines == 1 and (op.commutative or own.slots <= 32) and own.slots <= tuning.SUBWARP_ROW_SLOTS:
-            yield "own slots", 0, self._own_slot_rows
+            yield "own slots", 0, functools.partial(self._own_slot_rows, *self._own_slots())
+        words, word = self._side_by_side()
+        fits_words = words.slots <= (tuning.SUBWARP_ROW_SLOTS if op.commutative else 32)
+        if self.lines == 1 and 1 < word < self.vector and fits_words:
+            yield "own words", 0, functools.partial(self._own_slot_rows, words, word, False)
         if op.commutative:
             yield from self._commutative_ways()
         else:
@@ -323,9 +327,8 @@ class RowPlanner(Planner):
         each = tuning.SHORT_ROW_SLOTS_A_LANE if self.op.commutative else 1
         return min(32, _power_of_two(-(-slots // each)))
 
-    def _own_slot_rows(self) -> Steps:
-        """Sub-warps for rows that begin with a slot of theirs."""
-        work, vector, partial = self._own_slots()
+    def _own_slot_rows(self, work: Work, vector: int, partial: bool) -> Steps:
+        """Sub-warps for rows that begin with a slot of theirs, of so many elements; ``partial`` as in _own_slots."""
         lanes = self._lanes(work.slots)
         cost = "own slots, unaligned" if partial else "own slots"
         if work.slots <= lanes:
@@ -483,6 +486,8 @@ class RowPlanner(Planner):
             most = tuning.NARROW_HEAVY_BLOCKS
         if self._folds_pairs():
             most = tuning.PAIR_BLOCKS
+        if self._stops():  # of more parts, each looks for an element of its own
+            most = tuning.FEW_BLOCKS
         wanted = -(-blocks_for(rows * row_tiles, most) // rows)
         return balanced(rows, wanted, -(-row_tiles // (tuning.THREADS // 32)))
 

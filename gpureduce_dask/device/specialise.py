@@ -14,6 +14,8 @@ from .row_plans import RowPlanner
 
 # Operators that elements which repeat change nothing of.
 IDEMPOTENT = ("MinMax<", "PeakToPeak<", "MaxMagnitude<", "Any<", "All<", "Arg<", "ArgValue<", "FirstLast<")
+# Of elements none of which can be missing, so that the first and the last are known by where they lie.
+NEVER_MISSING = tuple(f"FirstLast<{dtype}" for dtype in ("boolean,", "i8,", "i16,", "i32,", "i64,", "u"))
 
 
 class Plan:
@@ -69,6 +71,13 @@ def first_of_repeated(op: Operator, layout: Layout) -> Layout:
     if not op.core.startswith(IDEMPOTENT):
         return layout
     return replace(layout, reduced=tuple(dim for dim in layout.reduced if any(dim.strides)))
+
+
+def first_or_last(op: Operator, layout: Layout) -> Layout:
+    """The layout of the one element of each cell that decides, of an operator that takes it wherever it is known."""
+    if not op.type.startswith(NEVER_MISSING):
+        return layout
+    return layout.ends(last=", true" in op.type)
 
 
 def along_memory(op: Operator, layout: Layout) -> tuple[Operator, Layout]:

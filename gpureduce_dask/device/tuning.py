@@ -73,7 +73,10 @@ COLUMN_LOAD_BYTES = 128  # in flight a thread; half of that for states of HEAVY_
 MOST_TAKEN = 1 << 16  # elements of a column that one thread takes: 32 bits hold their squares of bytes, 16 their places
 SECTOR = 32  # bytes of memory that are read or written together, at least
 CACHE_LINE = 128  # bytes: a warp's load from within one takes more of L2's bandwidth than there is to spare
-FLAT_BLOCKS = 2112  # over lines laid end to end; a quarter where no vector straddles two: 0.96-0.97 R, else 0.93-0.96
+FLAT_BLOCKS = 2112  # over 4 GiB of lines laid end to end; a quarter where no vector straddles two: 0.96-0.97 R, else
+# 0.93-0.96. Of at most FLAT_READ bytes a quarter too, as each block folds its periods: seven columns of int8 of 256 MiB
+# took 106 us, and by 522 blocks of columns end to end 79
+FLAT_READ = 2 << 30
 COLUMN_BLOCKS = 8448  # over tiles of columns, each of which publishes its states:
 COLUMN_PARTIAL_BYTES = 4 << 20  # of them, twice that for elements of 1 or 2 bytes: var float32 0.974 R, 16 MiB: 0.931
 CHAIN = 48  # partials that a thread of the last block folds one after another: argmax of 2^20 x 1024 0.98 R, 128: 0.955

@@ -29,7 +29,7 @@ template <int Chunks> struct Task {
     u64 slots;        // vectors that cover a line, whatever its alignment
     u64 splits;       // blocks that share a row (or a tile of columns)
     u64 tiles;        // warp tiles a line; tiles of a plane of staged rows, or of columns; of a row in another order of
-                      // indices: lines of a long one
+                      // indices: lines of a long one; flat columns: elements from one line to the next
     u64 chunks;       // chunks in the batch: the slowest reduced dimension
     u64 cells;        // cells of the output: with two passes, the distance between partials of one cell
     u64 tail;         // flat columns: elements in the last, incomplete line
@@ -39,7 +39,7 @@ template <int Chunks> struct Task {
     i64 low_a, high_a, low_b, high_b;  // bytes that belong to the operands, relative to their first elements
     f64 option[2];    // arguments of finalise: ddof; unused
     Div by_slots, by_tiles, by_runs;
-    Div by_width;     // flat columns: cells repeat with this period along a line; staged rows: rows of a plane
+    Div by_width;     // flat columns: cells of each of the lines that are one; staged rows: rows of a plane
     Div by_splits;
     Walk row, run;
 

@@ -358,8 +358,10 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) reduce_short_rows(const __
 #pragma unroll
         for (int r = 0; r < Batch; r++) {
             typename Op::State state = warp_reduce<Op, Lanes>(Op::settle(acc[r]));
+            // Of a thread's one load there is room to keep the cell; else it is looked up once more.
+            const bool is_kept = Lanes == 1 && Lines == ONE_LINE && Items == 1;
             if (threadIdx.x % Lanes == 0 && row[r] < task.rows)
-                store_streaming(out + task.first_cell + task.row.at(row[r]).c, Emit::of(state, task.option));
+                store_streaming(out + task.first_cell + (is_kept ? at[r].c : task.row.at(row[r]).c), Emit::of(state, task.option));
         }
     }
 }
