@@ -587,6 +587,7 @@ APART_OPS = [
     *((plans.RAISED, op, t) for op, t in (("argmax", "f8"), ("last", "f4"), ("norminf", "f4"))),
     *((plans.MERGED, op, t) for op, t in (("prod", "i4"), ("prod", "u1"))),
     *(("scattered", op, t) for op, t in (("sum", "f2"), ("count_nonzero", "u1"), ("prod", "i2"))),
+    *((plans.ROWS, op, t) for op, t in (("var", "f4"), ("last", "f8"), ("argmax", "i1"), ("sum", "f2"))),
 ]
 
 

@@ -251,6 +251,7 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         for n, groups, bits in ((700, 90, 4), (300, 3, 2), (1500, 127, 7))
     ),
     "rows of groups": tuple(by_groups(partial(bins.tiled, *case), **bins.METHODS[bins.plans.ROWS]) for case in ROWS),
+    "rows apart": (by_groups(partial(bins.apart, "var", "f4", "rows"), **bins.METHODS[bins.plans.ROWS]),),
     "words": tuple(
         by_groups(line(op, dtype, 1500, 1000), **WORDS)
         for op, dtype in (
@@ -736,6 +737,7 @@ MUTANTS = [
     # rows of groups
     Mutant("elements in one place", "rows of groups", "struct Banked", "at ^ (", "at & ("),
     Mutant("elements of one row in all", "rows of groups", "store_rows(", "cell.row * tile.length + at", "at"),
+    Mutant("rows of one block in all", "rows apart", "store_rows(", "tile.first + row)", "row)"),
     Mutant("edges not stored", "rows of groups", "store_rows(", "rest && cell.row < tile.rows", "false"),
     Mutant(
         "rows stored without their last pack",

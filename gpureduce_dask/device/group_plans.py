@@ -712,7 +712,7 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
     tile, rank, element = row_tile(op, rows, gpu(device).shared_bytes), rank_type(rows), _in_bytes(op)
     assert tile is not None
     is_wide = rows.vector == _widest(element, rows.label_bytes)
-    unaligned = not is_wide and len(op.itemsizes) == 1
+    unaligned = not is_wide and len(op.itemsizes) == 1 and rows.lines is None
     vector = min(16 // element if unaligned else rows.vector, 8)
     # threads of the largest blocks have 64 registers
     room = ROW_LOADS if tile.threads < WINDOW_THREADS else ROW_LOADS // 2
@@ -722,7 +722,7 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
     blocks = -(-rows.rows // tile.rows)
     return (
         Launch(f"bins_ranks<{rank}, {element}, {THREADS}>", -(-rows.length // THREADS), rows.work(), threads=THREADS),
-        Launch(f"bins_rows<{op.type}, {rank}, {kinds}>", blocks, work, tile.nbytes, threads=tile.threads),
+        Launch(f"bins_rows<{op.type}, {rank}, {kinds}{rows.lie}>", blocks, work, tile.nbytes, threads=tile.threads),
     )
 
 

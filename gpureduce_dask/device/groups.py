@@ -245,7 +245,7 @@ class _Prepared:
         if found is None:
             return None
         rows = replace(rows, vector=found[0], lines=found[1])
-        return None if _way(rows, self.bound, self.device) in plans.SORTED else self._known_method(rows)
+        return None if _way(rows, self.bound, self.device) == plans.PIECES else self._known_method(rows)
 
     def as_partial(self, states: Any) -> Any:
         """States of all chunks as a partial."""
