@@ -64,7 +64,7 @@ NUMBERS = (
 # What takes lines by pieces of sorted positions, whatever the operator.
 LINES = {**METHODS["scattered"], "_WORDS": re.compile("none")}
 SMALL = {"gpu": lambda device: Gpu(2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
-SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "LEAST_SLOTS": 1}
+SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "COLUMN_THREADS": 1, "BLOCKS": 3, "LEAST_SLOTS": 1}
 SMALL |= {
     "DIGIT_BITS": 2,
     "SORT_ITEMS": 2,
@@ -160,6 +160,7 @@ CASES = {
             ("long", (1024,), (0,), 5, True),
             ("rows", (3, 61), (1,), 7, False),
             ("columns", (37, 40), (0,), 4, True),
+            ("odd-columns", (2, 50, 33), (1,), 2, True),
             ("few-columns", (45, 3), (0,), 3, False),
             ("apart", (5, 3, 16), (0, 2), 6, True),
         ]

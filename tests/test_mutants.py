@@ -732,6 +732,7 @@ MUTANTS = [
     Mutant("the last elements of a piece left out", "pieces", "fold_part(", "i < part.to; i += part.step", "false;"),
     Mutant("the last pieces not joined", "pieces", "join_parts(", "pieces + Lanes - 1", "pieces"),
     Mutant("columns of groups apart by one", "chunks of groups", "bins_columns(", "+ column)", "+ column / 2)"),
+    Mutant("the last elements of columns left out", "chunks of groups", "bins_columns(", "order < end", "false"),
     Mutant("chunks before forgotten", "chunks of groups", "bins_join(", "load_state(before + cell)", "Op::identity()"),
     Mutant("the first chunk's pieces for all", "chunks of groups", "bins_join(", "c * task.rows + row", "row"),
     # rows of groups

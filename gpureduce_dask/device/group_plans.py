@@ -72,7 +72,11 @@ SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
 SUBWARPS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 SUBWARP_THREADS = 1 << 18  # so many, and with which a lane has
 SUBWARP_ELEMENTS = 64  # elements of a group, in the mean
-COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side
+COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side, of each of its columns: those of
+COLUMN_BYTES = 8  # so many bytes, at most, of which
+COLUMN_STATES = 64  # bytes of states are in registers, where there are
+COLUMN_THREADS = 1 << 17  # so many threads; they have
+COLUMN_LOADS = 16  # bytes of elements on their way, and LOADS loads at least
 MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave most of a GPU idle
 SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
 ROW_BLOCKS = ((4, 256), (3, 320), (2, 512), (1, 1024))  # an SM, and their threads: the most that have room for a row
@@ -655,9 +659,12 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
         kernel = f"bins_pieces<{op.type}, {rows.indexed}, {lanes}, {THREADS}>"
         blocks, first = -(-subwarps // (THREADS // lanes)), replace(work, runs=subwarps, width=most)
     else:
-        tiles = -(-rows.inner // THREADS)
-        kernel = f"bins_columns<{op.type}, {rows.indexed}, {THREADS}>"
-        blocks, first = count * rows.rows * most * tiles, replace(work, runs=tiles)
+        vector = _columns_a_thread(op, rows)
+        loads = max(LOADS, COLUMN_LOADS // (vector * _in_bytes(op)))
+        kernel = f"bins_columns<{op.type}, {rows.indexed}, {vector}, {loads}, {THREADS}>"
+        width = rows.inner // vector
+        threads = count * rows.rows * most * width
+        blocks, first = -(-threads // THREADS), replace(work, runs=threads, width=width)
     cells = rows.rows * rows.groups * rows.inner
     side = cells >= MANY_CELLS and (rows.inner > 1 or lanes < SUBWARPS[-1])
     joining = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
@@ -666,6 +673,19 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
         Launch(kernel, blocks, first, threads=THREADS),
         Launch(join, joining, replace(work, splits=count), threads=THREADS),
     )
+
+
+def _columns_a_thread(op: Operator, rows: Rows) -> int:
+    """As many as a load takes, where its states have registers and threads are enough."""
+    fits = (
+        n
+        for n in (8, 4, 2)
+        if n <= rows.vector
+        and n * _in_bytes(op) <= COLUMN_BYTES
+        and n * op.state_bytes <= COLUMN_STATES
+        and rows.rows * rows.groups * rows.inner >= n * COLUMN_THREADS
+    )
+    return next(fits, 1)
 
 
 @dataclass(frozen=True)

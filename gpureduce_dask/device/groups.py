@@ -212,7 +212,8 @@ class _Prepared:
         assert label is not None
         chunk_plans.check_aligned(codes, self.name)
         outer, length, inner = self.sizes
-        vector = plans.vector_of(self.itemsizes, codes.itemsize, [*self.addresses, codes.data.ptr], outer, length)
+        lines = (outer, length) if inner == 1 else (outer * length, inner)
+        vector = plans.vector_of(self.itemsizes, codes.itemsize, [*self.addresses, codes.data.ptr], *lines)
         nbytes = sum(self.itemsizes) + codes.itemsize
         rows = plans.Rows(outer, length, inner, self.groups, label, vector, self.positions, self.strict, nbytes)
         if self.walks is not None and (way := self._in_lines(codes, rows)) is not None:
@@ -382,6 +383,8 @@ class _Method:
             bases += [each.operands, (*(a.data.ptr for a in self._stretches(each.codes, flags)), 0)]
         parts, at = self._new(len(chunks) * rows.rows * first.launch.work.chunks * rows.inner)
         plans.start(first, (at, 0, 0), bases)
+        if before is None and len(chunks) == 1 and first.launch.work.chunks == rows.groups:
+            return parts  # no group may have more than one
         states, out = self._new(rows.rows * rows.groups * rows.inner) if before is None else (before, before.data.ptr)
         plans.start(last, (out, at, 0 if before is None else out), bases)
         del parts
