@@ -218,7 +218,10 @@ PRODUCTS = [
 
 
 def cases(method: str) -> list[str]:
-    return [*CASES, *{plans.WINDOW: ADDED, plans.BEST: RAISED, plans.RAISED: RAISED}.get(method, ())]
+    return [
+        *CASES,
+        *{plans.WINDOW: ADDED, "scattered": ADDED, plans.BEST: RAISED, plans.RAISED: RAISED}.get(method, ()),
+    ]
 
 
 def reduced(case: str) -> Any:

@@ -30,7 +30,6 @@ Chunk = tuple[Chunks, Any]
 SIDE = 32  # columns that lie side by side from which on a thread folds one
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
 MOST = (1 << 32) - (1 << 16)  # elements of a row: positions have 32 bits, and so has the end of a tile behind them
-ATOMIC = ("sum", "prod", "nanprod", "count", "count_nonzero", "any", "all")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
 _prepared: Plans[_Prepared] = Plans()
@@ -283,15 +282,12 @@ def _prepare(arrays: Chunks, bound: Binned, axes: Axes, place: Place, order: _Or
 
 
 def _adds_words(cells: Bound) -> bool:
-    """Whether one atomic adds an element, with the same answer in any order."""
+    """Whether atomics add an element to its state, with the same answer in any order."""
+    if plans.adds_whole(device_operator.cuda_operator(cells)):
+        return True
     inner = cells.parts[0]
-    if len(cells.parts) > 1 or inner.name not in ATOMIC:
-        return False
-    dtype = inner.elements[0]
-    if "prod" in inner.name and inner.state.itemsize > 8:  # integers whose product is a float
-        return False
-    is_exact = inner.name in ("any", "all", "count", "count_nonzero")
-    return is_exact or bool(dtype.kind in "biu" and (inner.name in ("sum", "prod", "nanprod") or dtype.itemsize >= 4))
+    is_product = "prod" in inner.name and inner.elements[0].kind in "biu" and inner.state.itemsize == 8
+    return len(cells.parts) == 1 and (is_product or inner.name in ("any", "all"))
 
 
 def _way(rows: plans.Rows, cells: Bound, device: int) -> str:
