@@ -162,6 +162,7 @@ CASES = {
             ("columns", (37, 40), (0,), 4, True),
             ("odd-columns", (2, 50, 33), (1,), 2, True),
             ("few-columns", (45, 3), (0,), 3, False),
+            ("short-columns", (6, 20, 9), (1,), 3, True),
             ("apart", (5, 3, 16), (0, 2), 6, True),
         ]
     )
@@ -272,6 +273,9 @@ def emulator() -> Emulator:
                 products(dtype, way)
         for (method, *op), name in itertools.product(APART_OPS, APART):
             with machine(found, **METHODS[method]):
+                apart(*op, name)
+        for op, name in itertools.product(COLUMN_OPS, COLUMNS):
+            with machine(found):
                 apart(*op, name)
         for limits, case in itertools.product(METHODS.values(), HALF_ALIGNED):
             with machine(found, **limits):
@@ -595,8 +599,21 @@ APART_OPS = [
 ]
 
 
+# Chunks whose columns are read so.
+COLUMNS = {
+    "rows backwards": ((37, 40), lambda a: a[::-1], (0,)),
+    "columns backwards": ((37, 40), lambda a: a[:, ::-1], (0,)),
+    "every third column": ((37, 120), lambda a: a[:, ::3], (0,)),
+    "parts of planes": ((4, 9, 3, 44), lambda a: a[1:, ::2, :, 2:-2], (1,)),
+    "planes between": ((5, 3, 7, 40), lambda a: a, (0, 2)),
+    "columns numbered first": ((15, 40), lambda a: a[:, ::-1].T, (1,)),
+    "odd columns": ((3, 29, 44), lambda a: a[:, 1:, 1:-2], (1,)),
+}
+COLUMN_OPS = ("var", "f4"), ("argmax", "i1"), ("first", "f8"), ("sum", "u1"), ("max", "f2")
+
+
 def apart(op: str, dtype: str, name: str) -> Any:
-    shape, view, axes = APART[name]
+    shape, view, axes = {**APART, **COLUMNS}[name]
     whole = finite(values(shape, dtype, 3))
     x = view(whole)
     bound, _, labels = labelled(op, dtype, x.shape, axes, 5, True)
@@ -661,6 +678,19 @@ def test_rows_read_as_they_lie(emulator, method, op, dtype):
         emulator.schedule = schedule
         with machine(emulator, **METHODS[method]):
             same(*apart(op, dtype, name))
+
+
+@pytest.mark.parametrize("op, dtype", COLUMN_OPS)
+def test_columns_read_as_they_lie(emulator, monkeypatch, op, dtype):
+    """Without a copy of their elements."""
+    copies, copied = [], contiguous.copied
+    monkeypatch.setattr(contiguous, "copied", lambda a: copies.append((a.dtype, a.size)) or copied(a))
+    for name, schedule in zip(COLUMNS, itertools.cycle(("forward", "reverse", "random")), strict=False):
+        emulator.schedule = schedule
+        with machine(emulator):
+            states, bound, x, *rest = apart(op, dtype, name)
+            same(states, bound, x, *rest)
+        assert (x.dtype, x.size) not in copies, name
 
 
 def test_how_rows_lie():

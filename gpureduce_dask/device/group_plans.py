@@ -76,6 +76,7 @@ COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by 
 COLUMN_BYTES = 8  # so many bytes, at most, of which
 COLUMN_STATES = 64  # bytes of states are in registers, where there are
 COLUMN_THREADS = 1 << 17  # so many threads; they have
+COLUMN_LEAST = 32  # bytes of neighbours, at least, where columns are read as they lie, or are few
 COLUMN_LOADS = 16  # bytes of elements on their way, and LOADS loads at least
 MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave most of a GPU idle
 SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
@@ -158,6 +159,25 @@ def lines(
     starts = (first, *(d.a for d in (*row, *outer)))
     is_aligned = abs(last.a) == itemsize and not any(n % min(16, vector * itemsize) for n in starts)
     return vector, Lines(row, run, STEPPED if not is_aligned else PACKED if last.a > 0 else TURNED)
+
+
+def column_lines(cells: Sequence[Dim], run: Sequence[Dim], itemsize: int, address: int) -> tuple[int, Lines] | None:
+    """Columns of a load, and how they lie whose cells are those of all rows; None where a copy takes no longer."""
+    cells = merged([d for d in cells if d.size > 1], False)
+    run = merged([d for d in run if d.size > 1], any(d.c for d in run))
+    own = min(16, itemsize)
+    starts = (address, *(d.a for d in (*cells[:-1], *run)))
+    if not cells or not run or max(len(cells), len(run)) > MAX_DIMS or any(n % own for n in (*starts, cells[-1].a)):
+        return None
+    step, nbytes = abs(cells[-1].a), cells[-1].size * itemsize
+    if not 0 < step <= LINE_STEP * itemsize or nbytes < COLUMN_LEAST:
+        return None
+    vector = max(1, COLUMN_BYTES // itemsize) if cells[-1].a == itemsize else 1
+    while vector > 1 and any(n % (vector * itemsize) for n in (*starts, nbytes)):
+        vector //= 2
+    if itemsize * vector < LINE_BYTES * (len(run) - 1):
+        return None
+    return vector, Lines(tuple(cells), tuple(run), PACKED)
 
 
 @dataclass(frozen=True)
@@ -662,7 +682,7 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
     else:
         vector = _columns_a_thread(op, rows)
         loads = max(LOADS, COLUMN_LOADS // (vector * _in_bytes(op)))
-        kernel = f"bins_columns<{op.type}, {rows.indexed}, {vector}, {loads}, {THREADS}>"
+        kernel = f"bins_columns<{op.type}, {rows.indexed}, {vector}, {loads}, {THREADS}{rows.lie}>"
         width = rows.inner // vector
         threads = count * rows.rows * most * width
         blocks, first = -(-threads // THREADS), replace(work, runs=threads, width=width)

@@ -133,11 +133,31 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
     reduced, behind = tuple(a for a in by_stride if a in view.reduced), tuple(by_stride[innermost + 1 :])
     if reduced != view.reduced and not _may_be_turned(view, bound):
         reduced = view.reduced
-    if not array.transpose(*ahead, *reduced, *behind).flags.c_contiguous:
-        ahead, reduced, behind = view.outer_axes, view.reduced, view.inner_axes
-    if 1 < view.size(behind) < SIDE:
-        ahead, behind = (*ahead, *behind), ()
-    return _Order(ahead, reduced, behind)
+    found = _Order(ahead, reduced, behind)
+    is_laid = array.transpose(found.axes).flags.c_contiguous
+    if _are_short(array, view, bound, found) and (is_laid or _in_columns(array, found)):
+        return found
+    if not is_laid:
+        found = _Order(view.outer_axes, view.reduced, view.inner_axes)
+    if 1 < view.size(found.behind) < SIDE:
+        found = _Order((*found.ahead, *found.behind), found.reduced, ())
+    return found
+
+
+def _are_short(array: Any, view: View, bound: Binned, order: _Order) -> bool:
+    """Whether neighbouring columns, whose labels are soon sorted, are worth a thread each in place of a copy."""
+    columns = view.size(order.behind)
+    are_many = view.size(order.ahead) * bound.bins.count * columns >= plans.COLUMN_THREADS
+    is_short = 1 < view.size(order.reduced) <= plans.SORT_SHORT
+    return are_many and is_short and columns * array.itemsize >= plans.COLUMN_LEAST and columns > 1
+
+
+def _in_columns(array: Any, order: _Order) -> Any:
+    """How columns lie that are read without a copy; None where one is worth it."""
+    cells, run = (
+        [Dim(array.shape[a], array.strides[a]) for a in axes] for axes in ((*order.ahead, *order.behind), order.reduced)
+    )
+    return plans.column_lines(cells, run, array.itemsize, array.data.ptr % 16)
 
 
 def _may_be_turned(view: View, bound: Binned) -> bool:
@@ -229,10 +249,10 @@ class _Prepared:
     def _walks(self, arrays: Chunks) -> tuple[list[Dim], list[Dim], int] | None:
         """Rows and their elements as they lie, and where, of a chunk that would be copied."""
         order = self.order
-        if len(arrays) > 1 or self.turns[0] is None or order.behind:
+        if len(arrays) > 1 or self.turns[0] is None:
             return None
         (a,) = arrays
-        row = [Dim(a.shape[axis], a.strides[axis]) for axis in order.ahead]
+        row = [Dim(a.shape[axis], a.strides[axis]) for axis in (*order.ahead, *order.behind)]
         indices = [dim.c for dim in self.positions] or [0] * len(order.reduced)
         run = [Dim(a.shape[axis], a.strides[axis], 0, c) for axis, c in zip(order.reduced, indices, strict=True)]
         return row, run, a.data.ptr % 16
@@ -241,11 +261,15 @@ class _Prepared:
         """What takes rows as they lie, without a copy; None where that copy is worth it."""
         assert self.walks is not None
         row, run, address = self.walks
-        found = plans.lines(row, run, self.itemsizes[0], codes.itemsize, (address, codes.data.ptr))
+        if rows.inner > 1:
+            found = plans.column_lines(row, run, self.itemsizes[0], address)
+        else:
+            found = plans.lines(row, run, self.itemsizes[0], codes.itemsize, (address, codes.data.ptr))
         if found is None:
             return None
         rows = replace(rows, vector=found[0], lines=found[1])
-        return None if _way(rows, self.bound, self.device) == plans.PIECES else self._known_method(rows)
+        is_gathered = rows.inner == 1 and _way(rows, self.bound, self.device) == plans.PIECES
+        return None if is_gathered else self._known_method(rows)
 
     def as_partial(self, states: Any) -> Any:
         """States of all chunks as a partial."""

@@ -97,16 +97,19 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_pieces(const __grid_c
     if (is_there && lane == 0) ((typename Op::State*)task.out)[subwarp] = state;
 }
 
-// V columns side by side, from the first of a chunk's row on, of which a thread takes elements at sorted positions.
-template <class Op, bool Indexed, int V, class Task> struct SortedColumns {
+// V columns side by side, of which a thread takes elements at sorted positions: cells from `first` on of a chunk's row. Rows lie
+// one after another, or with Lie `row` is a walk of the cells of all rows, and `run` one of a column's elements.
+template <class Op, bool Indexed, int V, int Lie, class Task> struct SortedColumns {
     typedef typename Op::In In;
     const Task& task;
     const Base* chunk;
     const u8 *a, *b;
     typename Op::Acc acc[V];
 
-    GR_HD SortedColumns(const Task& of, const Base* from, u64 first)
-        : task(of), chunk(from), a(from->a + first * Reader<In>::size_a), b(from->b + first * Reader<In>::size_b) {
+    GR_HD SortedColumns(const Task& of, const Base* from, u64 row, u64 column) : task(of), chunk(from) {
+        const u64 first = row * task.length * task.tiles + column;
+        a = from->a + (Lie ? task.row.at(row * task.tiles + column).a : first * Reader<In>::size_a);
+        b = from->b + first * Reader<In>::size_b;
 #pragma unroll
         for (int j = 0; j < V; j++) acc[j] = Op::start();
     }
@@ -118,7 +121,8 @@ template <class Op, bool Indexed, int V, class Task> struct SortedColumns {
 #pragma unroll
         for (int k = 0; k < N; k++) at[k] = order[k];
 #pragma unroll
-        for (int k = 0; k < N; k++) x[k] = Reader<In>::template load<V>(a + at[k] * step_a, b + at[k] * step_b);
+        for (int k = 0; k < N; k++)
+            x[k] = Reader<In>::template load<V>(a + (Lie ? task.run.at(at[k]).a : at[k] * step_a), b + at[k] * step_b);
 #pragma unroll
         for (int k = 0; k < N; k++) {
             const i64 index = Indexed ? chunk->index + task.run.at(at[k]).c : 0;
@@ -130,7 +134,7 @@ template <class Op, bool Indexed, int V, class Task> struct SortedColumns {
 
 // Grid: a thread for each chunk, row, piece and V columns side by side; `runs` threads in all, `width` of them a row. Writes a
 // state a chunk, row, piece and column. A thread has the elements of Loads positions on their way.
-template <class Op, bool Indexed, int V, int Loads, int Threads>
+template <class Op, bool Indexed, int V, int Loads, int Threads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_constant__ Task<2 * CHUNKS_OF_PIECES> task) {
     const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
     if (thread >= task.runs) return;
@@ -139,7 +143,7 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_
     const Base* chunk = task.base + line / task.rows * 2;
     const Piece piece = find_piece(task, (const u32*)chunk[1].b, part - line * task.chunks);
     const u32 *order = (const u32*)chunk[1].a + piece.start, *const end = (const u32*)chunk[1].a + piece.stop;
-    SortedColumns<Op, Indexed, V, Task<2 * CHUNKS_OF_PIECES>> columns(task, chunk, row * task.length * task.tiles + column);
+    SortedColumns<Op, Indexed, V, Lie, Task<2 * CHUNKS_OF_PIECES>> columns(task, chunk, row, column);
     for (; end - order >= Loads; order += Loads) columns.template take<Loads>(order);
     if constexpr (Loads > 4)
         for (; end - order >= 4; order += 4) columns.template take<4>(order);
