@@ -28,6 +28,7 @@ Chunks = tuple[Any, ...]
 Chunk = tuple[Chunks, Any]
 
 SIDE = 32  # columns that lie side by side from which on a thread folds one
+LABEL = 8  # bytes of one, at most
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
 MOST = (1 << 32) - (1 << 16)  # elements of a row: positions have 32 bits, and so has the end of a tile behind them
 
@@ -131,7 +132,7 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
         return _Order(view.outer_axes, (), ())
     ahead = tuple(a for a in by_stride[:innermost] if a not in view.reduced)
     reduced, behind = tuple(a for a in by_stride if a in view.reduced), tuple(by_stride[innermost + 1 :])
-    if reduced != view.reduced and not _may_be_turned(view, bound):
+    if reduced != view.reduced and not _may_be_turned(view, bound, array.itemsize):
         reduced = view.reduced
     found = _Order(ahead, reduced, behind)
     is_laid = array.transpose(found.axes).flags.c_contiguous
@@ -160,12 +161,12 @@ def _in_columns(array: Any, order: _Order) -> Any:
     return plans.column_lines(cells, run, array.itemsize, array.data.ptr % 16)
 
 
-def _may_be_turned(view: View, bound: Binned) -> bool:
+def _may_be_turned(view: View, bound: Binned, itemsize: int) -> bool:
     """Whether elements may be taken in another order than that of the reduced axes: labels, which have to be in the
-    same, are in the graph, or a smaller copy than the chunk's. Of equal elements the first one's position is wanted."""
+    same, are in the graph, or no larger copy than the chunk's. Of equal elements the first one's position is wanted."""
     if not bound.inner.monoid.commutative or _needs_positions(bound) or view.pending:
         return False
-    return bound.bins.known is not None or view.outer * view.inner > 1
+    return bound.bins.known is not None or view.outer * view.inner * itemsize >= LABEL
 
 
 def _contiguous(array: Any, order: Axes) -> Any:
