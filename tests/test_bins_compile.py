@@ -203,6 +203,13 @@ def test_methods_of_many_rows():
     assert way("var", "f8", 100_000, 1000, number=100) == plans.TILES
 
 
+def test_rows_are_shared_among_blocks_that_run_at_once():
+    shared = [plans._splits(many_rows(10**6, 100, number=n), 1024, 132) for n in (1, 14, 21, 37, 60, 400)]
+    assert shared == [132, 9, 6, 7, 2, 4]
+    few = many_rows(10**6, 100, number=1)
+    assert plans._splits(few, 1024, 132, 200) >= 200
+
+
 def extremes(name, dtype):
     return device_operator.cuda_operator(binned(OPERATORS[name].bind(dtype), Bins("grouped", (2,), (0,))).cells)
 

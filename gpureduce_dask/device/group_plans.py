@@ -61,6 +61,8 @@ BLOCKS = 2112  # that share all rows, sixteen an SM
 THREADS = 256
 LOADS = 4  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
+SPLIT_WAVES = 16  # of blocks, at most, that a row is shared among, where fewer leave more of a GPU idle; a block takes
+SPLIT_BYTES, SPLIT_GROUP = 2**17, 64  # as long as to read so many bytes besides its own, and so many a group
 PIECE = 4096  # elements of a group that one warp folds, and sub-warps of fewer lanes in proportion
 DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
@@ -383,7 +385,7 @@ def private(op: Operator, rows: Rows) -> Launch:
     """A state a thread and group."""
     each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
     threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
-    splits = _splits(rows, threads, BLOCKS)
+    splits = _many_splits(rows, threads, BLOCKS)
     name = (
         f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}{rows.lie}>"
     )
@@ -426,9 +428,23 @@ def _loads(rows: Rows, op: Operator) -> int:
     return max(1, LOADS * 4 // max(rows.vector, 4) // max(1, op.state_bytes // 16))
 
 
-def _splits(rows: Rows, threads: int, blocks: int) -> int:
+def _many_splits(rows: Rows, threads: int, blocks: int) -> int:
+    """So many small blocks, at least, that share all rows: more than run at once."""
     slots = -(-rows.length // rows.vector)
     return max(1, min(-(-slots // (threads * LEAST_SLOTS)), -(-blocks // rows.rows)))
+
+
+def _splits(rows: Rows, threads: int, blocks: int, least: int = 1) -> int:
+    """Blocks that share a row, at least so many. So many run at once, and a few behind them take as long as all do."""
+    most = max(least, -(-rows.length // (rows.vector * threads * LEAST_SLOTS)))
+    first = -(-rows.rows // blocks)
+    waves = {max(least, min(most, n * blocks // rows.rows)) for n in range(first, first + SPLIT_WAVES)}
+
+    def nbytes(splits: int) -> float:
+        each = rows.length * rows.nbytes / splits + SPLIT_BYTES + SPLIT_GROUP * rows.groups
+        return -(-rows.rows * splits // blocks) * each
+
+    return min(sorted(waves), key=nbytes)
 
 
 def window_shape(op: Operator, groups: int, room: int) -> tuple[int, int] | None:
@@ -470,7 +486,8 @@ def window(op: Operator, rows: Rows, device: int) -> Launch:
     shape = window_shape(op, each, room)
     assert shape is not None
     columns, more = shape
-    splits = max(_splits(rows, WINDOW_THREADS, gpu(device).processors), -(-rows.length // WINDOW_SHARE))
+    sharing, least = replace(rows, rows=rows.rows * ranges), -(-rows.length // WINDOW_SHARE)
+    splits = _splits(sharing, WINDOW_THREADS, gpu(device).processors, least)
     vector, loads = _at_hand(rows, WINDOW_BATCH // (1 if adds_whole(op) else 2))
     name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}{rows.lie}>"
     work = rows.work(splits=splits, runs=more, tiles=ranges, slots=APART)
@@ -555,7 +572,7 @@ def merged_states(op: Operator, rows: Rows, device: int) -> Launch:
 
 def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
     """Groups in memory whose words all threads raise, one read or two; and what makes states of them."""
-    word, splits, (vector, loads) = word_of(op), _splits(rows, THREADS, 2 * BLOCKS), _at_hand(rows)
+    word, splits, (vector, loads) = word_of(op), _many_splits(rows, THREADS, 2 * BLOCKS), _at_hand(rows)
     assert word is not None
     names = (
         f"bins_raise<{op.type}, {rows.label}, {vector}, {places}, {THREADS}, {loads}{rows.lie}>"
@@ -575,7 +592,7 @@ def word_bytes(op: Operator, rows: Rows) -> int:
 
 def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
-    splits = _splits(rows, THREADS, 2 * BLOCKS)
+    splits = _many_splits(rows, THREADS, 2 * BLOCKS)
     columns = "0" if kind == ATOMIC else rows.indexed
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {columns}, {THREADS}, 1{rows.lie}>"
     more = {"slots": word_spacing(op, rows.length)} if kind == EXACT else {}
