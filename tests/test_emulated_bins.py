@@ -64,7 +64,7 @@ NUMBERS = (
 # What takes lines by pieces of sorted positions, whatever the operator.
 LINES = {**METHODS["scattered"], "_WORDS": re.compile("none")}
 SMALL = {"gpu": lambda device: Gpu(2**17, 3), "WINDOW_THREADS": 64, "WINDOW_LEAST": 0, "WINDOW_SHARE": 400}
-SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "BLOCKS": 3, "LEAST_SLOTS": 1}
+SMALL |= {"THREADS": 64, "PIECE": 40, "COLUMN_PIECE": 3, "COLUMN_THREADS": 1, "BLOCKS": 3, "LEAST_SLOTS": 1}
 SMALL |= {
     "DIGIT_BITS": 2,
     "SORT_ITEMS": 2,
@@ -160,7 +160,9 @@ CASES = {
             ("long", (1024,), (0,), 5, True),
             ("rows", (3, 61), (1,), 7, False),
             ("columns", (37, 40), (0,), 4, True),
+            ("odd-columns", (2, 50, 33), (1,), 2, True),
             ("few-columns", (45, 3), (0,), 3, False),
+            ("short-columns", (6, 20, 9), (1,), 3, True),
             ("apart", (5, 3, 16), (0, 2), 6, True),
         ]
     )
@@ -217,7 +219,10 @@ PRODUCTS = [
 
 
 def cases(method: str) -> list[str]:
-    return [*CASES, *{plans.WINDOW: ADDED, plans.BEST: RAISED, plans.RAISED: RAISED}.get(method, ())]
+    return [
+        *CASES,
+        *{plans.WINDOW: ADDED, "scattered": ADDED, plans.BEST: RAISED, plans.RAISED: RAISED}.get(method, ()),
+    ]
 
 
 def reduced(case: str) -> Any:
@@ -268,6 +273,9 @@ def emulator() -> Emulator:
                 products(dtype, way)
         for (method, *op), name in itertools.product(APART_OPS, APART):
             with machine(found, **METHODS[method]):
+                apart(*op, name)
+        for op, name in itertools.product(COLUMN_OPS, COLUMNS):
+            with machine(found):
                 apart(*op, name)
         for limits, case in itertools.product(METHODS.values(), HALF_ALIGNED):
             with machine(found, **limits):
@@ -587,11 +595,25 @@ APART_OPS = [
     *((plans.RAISED, op, t) for op, t in (("argmax", "f8"), ("last", "f4"), ("norminf", "f4"))),
     *((plans.MERGED, op, t) for op, t in (("prod", "i4"), ("prod", "u1"))),
     *(("scattered", op, t) for op, t in (("sum", "f2"), ("count_nonzero", "u1"), ("prod", "i2"))),
+    *((plans.ROWS, op, t) for op, t in (("var", "f4"), ("last", "f8"), ("argmax", "i1"), ("sum", "f2"))),
 ]
 
 
+# Chunks whose columns are read so.
+COLUMNS = {
+    "rows backwards": ((37, 40), lambda a: a[::-1], (0,)),
+    "columns backwards": ((37, 40), lambda a: a[:, ::-1], (0,)),
+    "every third column": ((37, 120), lambda a: a[:, ::3], (0,)),
+    "parts of planes": ((4, 9, 3, 44), lambda a: a[1:, ::2, :, 2:-2], (1,)),
+    "planes between": ((5, 3, 7, 40), lambda a: a, (0, 2)),
+    "columns numbered first": ((15, 40), lambda a: a[:, ::-1].T, (1,)),
+    "odd columns": ((3, 29, 44), lambda a: a[:, 1:, 1:-2], (1,)),
+}
+COLUMN_OPS = ("var", "f4"), ("argmax", "i1"), ("first", "f8"), ("sum", "u1"), ("max", "f2")
+
+
 def apart(op: str, dtype: str, name: str) -> Any:
-    shape, view, axes = APART[name]
+    shape, view, axes = {**APART, **COLUMNS}[name]
     whole = finite(values(shape, dtype, 3))
     x = view(whole)
     bound, _, labels = labelled(op, dtype, x.shape, axes, 5, True)
@@ -656,6 +678,19 @@ def test_rows_read_as_they_lie(emulator, method, op, dtype):
         emulator.schedule = schedule
         with machine(emulator, **METHODS[method]):
             same(*apart(op, dtype, name))
+
+
+@pytest.mark.parametrize("op, dtype", COLUMN_OPS)
+def test_columns_read_as_they_lie(emulator, monkeypatch, op, dtype):
+    """Without a copy of their elements."""
+    copies, copied = [], contiguous.copied
+    monkeypatch.setattr(contiguous, "copied", lambda a: copies.append((a.dtype, a.size)) or copied(a))
+    for name, schedule in zip(COLUMNS, itertools.cycle(("forward", "reverse", "random")), strict=False):
+        emulator.schedule = schedule
+        with machine(emulator):
+            states, bound, x, *rest = apart(op, dtype, name)
+            same(states, bound, x, *rest)
+        assert (x.dtype, x.size) not in copies, name
 
 
 def test_how_rows_lie():

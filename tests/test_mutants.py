@@ -256,6 +256,8 @@ GROUPS: dict[str, tuple[Callable[[Emulator], None], ...]] = {
         for n, groups, bits in ((700, 90, 4), (300, 3, 2), (1500, 127, 7))
     ),
     "rows of groups": tuple(by_groups(partial(bins.tiled, *case), **bins.METHODS[bins.plans.ROWS]) for case in ROWS),
+    "rows apart": (by_groups(partial(bins.apart, "var", "f4", "rows"), **bins.METHODS[bins.plans.ROWS]),),
+    "columns apart": (by_groups(partial(bins.apart, "var", "f4", "parts of planes")),),
     "words": tuple(
         by_groups(line(op, dtype, 1500, 1000), **WORDS)
         for op, dtype in (
@@ -739,12 +741,16 @@ MUTANTS = [
     Mutant("a lane takes all of a piece", "pieces", "part_of(", "stop, Lanes}", "stop, 1}"),
     Mutant("the last elements of a piece left out", "pieces", "fold_part(", "i < part.to; i += part.step", "false;"),
     Mutant("the last pieces not joined", "pieces", "join_parts(", "pieces + Lanes - 1", "pieces"),
-    Mutant("columns of groups apart by one", "chunks of groups", "bins_columns(", "+ column)", "+ column / 2)"),
+    Mutant("columns of groups apart by one", "chunks of groups", "struct SortedColumns", "+ column;", "+ column / 2;"),
+    Mutant("the last elements of columns left out", "chunks of groups", "bins_columns(", "order < end", "false"),
+    Mutant("columns of one row in all", "columns apart", "struct SortedColumns", "row * task.tiles + ", ""),
+    Mutant("columns read as rows lie", "columns apart", "struct SortedColumns", "Lie ? task.run", "false ? task.run"),
     Mutant("chunks before forgotten", "chunks of groups", "bins_join(", "load_state(before + cell)", "Op::identity()"),
     Mutant("the first chunk's pieces for all", "chunks of groups", "bins_join(", "c * task.rows + row", "row"),
     # rows of groups
     Mutant("elements in one place", "rows of groups", "struct Banked", "at ^ (", "at & ("),
     Mutant("elements of one row in all", "rows of groups", "store_rows(", "cell.row * tile.length + at", "at"),
+    Mutant("rows of one block in all", "rows apart", "store_rows(", "tile.first + row)", "row)"),
     Mutant("edges not stored", "rows of groups", "store_rows(", "rest && cell.row < tile.rows", "false"),
     Mutant(
         "rows stored without their last pack",

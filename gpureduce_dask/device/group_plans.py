@@ -61,6 +61,8 @@ BLOCKS = 2112  # that share all rows, sixteen an SM
 THREADS = 256
 LOADS = 4  # of 16 bytes in flight a thread
 LEAST_SLOTS = 4  # that a thread of a block takes
+SPLIT_WAVES = 16  # of blocks, at most, that a row is shared among, where fewer leave more of a GPU idle; a block takes
+SPLIT_BYTES, SPLIT_GROUP = 2**17, 64  # as long as to read so many bytes besides its own, and so many a group
 PIECE = 4096  # elements of a group that one warp folds, and sub-warps of fewer lanes in proportion
 DIGIT_BITS = 8  # of labels that a pass of their sort takes, at most
 SORT_ITEMS = 16  # elements that a thread has of a tile
@@ -72,7 +74,12 @@ SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
 SUBWARPS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 SUBWARP_THREADS = 1 << 18  # so many, and with which a lane has
 SUBWARP_ELEMENTS = 64  # elements of a group, in the mean
-COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side
+COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side, of each of its columns: those of
+COLUMN_BYTES = 8  # so many bytes, at most, of which
+COLUMN_STATES = 64  # bytes of states are in registers, where there are
+COLUMN_THREADS = 1 << 17  # so many threads; they have
+COLUMN_LEAST = 32  # bytes of neighbours, at least, where columns are read as they lie, or are few
+COLUMN_LOADS = 16  # bytes of elements on their way, and LOADS loads at least
 MANY_ROWS = 64  # from which on a block takes rows in shared memory: fewer leave most of a GPU idle
 SHORT_ROW = 4096  # elements of such rows, which it takes then whatever else fits
 ROW_BLOCKS = ((4, 256), (3, 320), (2, 512), (1, 1024))  # an SM, and their threads: the most that have room for a row
@@ -154,6 +161,25 @@ def lines(
     starts = (first, *(d.a for d in (*row, *outer)))
     is_aligned = abs(last.a) == itemsize and not any(n % min(16, vector * itemsize) for n in starts)
     return vector, Lines(row, run, STEPPED if not is_aligned else PACKED if last.a > 0 else TURNED)
+
+
+def column_lines(cells: Sequence[Dim], run: Sequence[Dim], itemsize: int, address: int) -> tuple[int, Lines] | None:
+    """Columns of a load, and how they lie whose cells are those of all rows; None where a copy takes no longer."""
+    cells = merged([d for d in cells if d.size > 1], False)
+    run = merged([d for d in run if d.size > 1], any(d.c for d in run))
+    own = min(16, itemsize)
+    starts = (address, *(d.a for d in (*cells[:-1], *run)))
+    if not cells or not run or max(len(cells), len(run)) > MAX_DIMS or any(n % own for n in (*starts, cells[-1].a)):
+        return None
+    step, nbytes = abs(cells[-1].a), cells[-1].size * itemsize
+    if not 0 < step <= LINE_STEP * itemsize or nbytes < COLUMN_LEAST:
+        return None
+    vector = max(1, COLUMN_BYTES // itemsize) if cells[-1].a == itemsize else 1
+    while vector > 1 and any(n % (vector * itemsize) for n in (*starts, nbytes)):
+        vector //= 2
+    if itemsize * vector < LINE_BYTES * (len(run) - 1):
+        return None
+    return vector, Lines(tuple(cells), tuple(run), PACKED)
 
 
 @dataclass(frozen=True)
@@ -264,8 +290,9 @@ def adds_whole(op: Operator) -> bool:
 
 
 def adds_digits(op: Operator) -> bool:
-    """Whether elements add a narrow chunk each, to one exact sum: so little that it may be done in memory."""
-    return len(fields(op)) == 1 and fields(op)[0].bits <= DIGIT_IN_MEMORY
+    """Whether elements add narrow chunks, three words at most with a count: so little that it may be done in memory."""
+    found = fields(op)
+    return bool(found) and len(found) + is_counted(op) <= 3 and all(field.bits <= DIGIT_IN_MEMORY for field in found)
 
 
 def adds_several_floats(op: Operator) -> bool:
@@ -358,7 +385,7 @@ def private(op: Operator, rows: Rows) -> Launch:
     """A state a thread and group."""
     each = (rows.groups + 1) * op.state_bytes  # one for what is in no group
     threads = next((t for t in (256, 128) if each * t <= PRIVATE_BYTES), 128)
-    splits = _splits(rows, threads, BLOCKS)
+    splits = _many_splits(rows, threads, BLOCKS)
     name = (
         f"bins_private<{op.type}, {rows.label}, {rows.vector}, {rows.indexed}, {threads}, {_loads(rows, op)}{rows.lie}>"
     )
@@ -401,9 +428,23 @@ def _loads(rows: Rows, op: Operator) -> int:
     return max(1, LOADS * 4 // max(rows.vector, 4) // max(1, op.state_bytes // 16))
 
 
-def _splits(rows: Rows, threads: int, blocks: int) -> int:
+def _many_splits(rows: Rows, threads: int, blocks: int) -> int:
+    """So many small blocks, at least, that share all rows: more than run at once."""
     slots = -(-rows.length // rows.vector)
     return max(1, min(-(-slots // (threads * LEAST_SLOTS)), -(-blocks // rows.rows)))
+
+
+def _splits(rows: Rows, threads: int, blocks: int, least: int = 1) -> int:
+    """Blocks that share a row, at least so many. So many run at once, and a few behind them take as long as all do."""
+    most = max(least, -(-rows.length // (rows.vector * threads * LEAST_SLOTS)))
+    first = -(-rows.rows // blocks)
+    waves = {max(least, min(most, n * blocks // rows.rows)) for n in range(first, first + SPLIT_WAVES)}
+
+    def nbytes(splits: int) -> float:
+        each = rows.length * rows.nbytes / splits + SPLIT_BYTES + SPLIT_GROUP * rows.groups
+        return -(-rows.rows * splits // blocks) * each
+
+    return min(sorted(waves), key=nbytes)
 
 
 def window_shape(op: Operator, groups: int, room: int) -> tuple[int, int] | None:
@@ -445,7 +486,8 @@ def window(op: Operator, rows: Rows, device: int) -> Launch:
     shape = window_shape(op, each, room)
     assert shape is not None
     columns, more = shape
-    splits = max(_splits(rows, WINDOW_THREADS, gpu(device).processors), -(-rows.length // WINDOW_SHARE))
+    sharing, least = replace(rows, rows=rows.rows * ranges), -(-rows.length // WINDOW_SHARE)
+    splits = _splits(sharing, WINDOW_THREADS, gpu(device).processors, least)
     vector, loads = _at_hand(rows, WINDOW_BATCH // (1 if adds_whole(op) else 2))
     name = f"bins_window<{op.type}, {rows.label}, {vector}, {columns}, {WINDOW_THREADS}, {loads}{rows.lie}>"
     work = rows.work(splits=splits, runs=more, tiles=ranges, slots=APART)
@@ -530,7 +572,7 @@ def merged_states(op: Operator, rows: Rows, device: int) -> Launch:
 
 def raised(op: Operator, rows: Rows) -> tuple[Launch, ...]:
     """Groups in memory whose words all threads raise, one read or two; and what makes states of them."""
-    word, splits, (vector, loads) = word_of(op), _splits(rows, THREADS, 2 * BLOCKS), _at_hand(rows)
+    word, splits, (vector, loads) = word_of(op), _many_splits(rows, THREADS, 2 * BLOCKS), _at_hand(rows)
     assert word is not None
     names = (
         f"bins_raise<{op.type}, {rows.label}, {vector}, {places}, {THREADS}, {loads}{rows.lie}>"
@@ -550,7 +592,7 @@ def word_bytes(op: Operator, rows: Rows) -> int:
 
 def scattered(kind: str, op: Operator, rows: Rows) -> Launch:
     """Every element to its group in memory: ``kind`` is ATOMIC or EXACT."""
-    splits = _splits(rows, THREADS, 2 * BLOCKS)
+    splits = _many_splits(rows, THREADS, 2 * BLOCKS)
     columns = "0" if kind == ATOMIC else rows.indexed
     name = f"bins_{kind}<{op.type}, {rows.label}, {rows.vector}, {columns}, {THREADS}, 1{rows.lie}>"
     more = {"slots": word_spacing(op, rows.length)} if kind == EXACT else {}
@@ -562,7 +604,7 @@ def word_spacing(op: Operator, length: int) -> int:
     less than that, fits in 63 bits; 0 or less where it does not. Integers are not shifted."""
     adds = fields(op)
     room = 64 - max(field.digit for field in adds) - max(length, 2).bit_length()
-    return room if room < 1 or any(field.is_float for field in adds) else APART
+    return APART if room > 0 and not any(field.is_float for field in adds) else min(room, APART)
 
 
 def words(op: Operator, bits: int) -> int:
@@ -655,9 +697,12 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
         kernel = f"bins_pieces<{op.type}, {rows.indexed}, {lanes}, {THREADS}>"
         blocks, first = -(-subwarps // (THREADS // lanes)), replace(work, runs=subwarps, width=most)
     else:
-        tiles = -(-rows.inner // THREADS)
-        kernel = f"bins_columns<{op.type}, {rows.indexed}, {THREADS}>"
-        blocks, first = count * rows.rows * most * tiles, replace(work, runs=tiles)
+        vector = _columns_a_thread(op, rows)
+        loads = max(LOADS, COLUMN_LOADS // (vector * _in_bytes(op)))
+        kernel = f"bins_columns<{op.type}, {rows.indexed}, {vector}, {loads}, {THREADS}{rows.lie}>"
+        width = rows.inner // vector
+        threads = count * rows.rows * most * width
+        blocks, first = -(-threads // THREADS), replace(work, runs=threads, width=width)
     cells = rows.rows * rows.groups * rows.inner
     side = cells >= MANY_CELLS and (rows.inner > 1 or lanes < SUBWARPS[-1])
     joining = max(1, min(-(-cells // (THREADS if side else warps_a_block)), JOIN_BLOCKS))
@@ -666,6 +711,19 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
         Launch(kernel, blocks, first, threads=THREADS),
         Launch(join, joining, replace(work, splits=count), threads=THREADS),
     )
+
+
+def _columns_a_thread(op: Operator, rows: Rows) -> int:
+    """As many as a load takes, where its states have registers and threads are enough."""
+    fits = (
+        n
+        for n in (8, 4, 2)
+        if n <= rows.vector
+        and n * _in_bytes(op) <= COLUMN_BYTES
+        and n * op.state_bytes <= COLUMN_STATES
+        and rows.rows * rows.groups * rows.inner >= n * COLUMN_THREADS
+    )
+    return next(fits, 1)
 
 
 @dataclass(frozen=True)
@@ -712,7 +770,7 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
     tile, rank, element = row_tile(op, rows, gpu(device).shared_bytes), rank_type(rows), _in_bytes(op)
     assert tile is not None
     is_wide = rows.vector == _widest(element, rows.label_bytes)
-    unaligned = not is_wide and len(op.itemsizes) == 1
+    unaligned = not is_wide and len(op.itemsizes) == 1 and rows.lines is None
     vector = min(16 // element if unaligned else rows.vector, 8)
     # threads of the largest blocks have 64 registers
     room = ROW_LOADS if tile.threads < WINDOW_THREADS else ROW_LOADS // 2
@@ -722,7 +780,7 @@ def in_rows(op: Operator, rows: Rows, device: int) -> tuple[Launch, Launch]:
     blocks = -(-rows.rows // tile.rows)
     return (
         Launch(f"bins_ranks<{rank}, {element}, {THREADS}>", -(-rows.length // THREADS), rows.work(), threads=THREADS),
-        Launch(f"bins_rows<{op.type}, {rank}, {kinds}>", blocks, work, tile.nbytes, threads=tile.threads),
+        Launch(f"bins_rows<{op.type}, {rank}, {kinds}{rows.lie}>", blocks, work, tile.nbytes, threads=tile.threads),
     )
 
 

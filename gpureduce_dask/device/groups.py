@@ -28,9 +28,9 @@ Chunks = tuple[Any, ...]
 Chunk = tuple[Chunks, Any]
 
 SIDE = 32  # columns that lie side by side from which on a thread folds one
+LABEL = 8  # bytes of one, at most
 KEPT = 256 * 2**20  # bytes of labels that stay on GPUs, with their order
 MOST = (1 << 32) - (1 << 16)  # elements of a row: positions have 32 bits, and so has the end of a tile behind them
-ATOMIC = ("sum", "prod", "nanprod", "count", "count_nonzero", "any", "all")
 
 _codes: OrderedDict[Any, Codes] = OrderedDict()
 _prepared: Plans[_Prepared] = Plans()
@@ -132,21 +132,41 @@ def _order(array: Any, view: View, bound: Binned) -> _Order:
         return _Order(view.outer_axes, (), ())
     ahead = tuple(a for a in by_stride[:innermost] if a not in view.reduced)
     reduced, behind = tuple(a for a in by_stride if a in view.reduced), tuple(by_stride[innermost + 1 :])
-    if reduced != view.reduced and not _may_be_turned(view, bound):
+    if reduced != view.reduced and not _may_be_turned(view, bound, array.itemsize):
         reduced = view.reduced
-    if not array.transpose(*ahead, *reduced, *behind).flags.c_contiguous:
-        ahead, reduced, behind = view.outer_axes, view.reduced, view.inner_axes
-    if 1 < view.size(behind) < SIDE:
-        ahead, behind = (*ahead, *behind), ()
-    return _Order(ahead, reduced, behind)
+    found = _Order(ahead, reduced, behind)
+    is_laid = array.transpose(found.axes).flags.c_contiguous
+    if _are_short(array, view, bound, found) and (is_laid or _in_columns(array, found)):
+        return found
+    if not is_laid:
+        found = _Order(view.outer_axes, view.reduced, view.inner_axes)
+    if 1 < view.size(found.behind) < SIDE:
+        found = _Order((*found.ahead, *found.behind), found.reduced, ())
+    return found
 
 
-def _may_be_turned(view: View, bound: Binned) -> bool:
+def _are_short(array: Any, view: View, bound: Binned, order: _Order) -> bool:
+    """Whether neighbouring columns, whose labels are soon sorted, are worth a thread each in place of a copy."""
+    columns = view.size(order.behind)
+    are_many = view.size(order.ahead) * bound.bins.count * columns >= plans.COLUMN_THREADS
+    is_short = 1 < view.size(order.reduced) <= plans.SORT_SHORT
+    return are_many and is_short and columns * array.itemsize >= plans.COLUMN_LEAST and columns > 1
+
+
+def _in_columns(array: Any, order: _Order) -> Any:
+    """How columns lie that are read without a copy; None where one is worth it."""
+    cells, run = (
+        [Dim(array.shape[a], array.strides[a]) for a in axes] for axes in ((*order.ahead, *order.behind), order.reduced)
+    )
+    return plans.column_lines(cells, run, array.itemsize, array.data.ptr % 16)
+
+
+def _may_be_turned(view: View, bound: Binned, itemsize: int) -> bool:
     """Whether elements may be taken in another order than that of the reduced axes: labels, which have to be in the
-    same, are in the graph, or a smaller copy than the chunk's. Of equal elements the first one's position is wanted."""
+    same, are in the graph, or no larger copy than the chunk's. Of equal elements the first one's position is wanted."""
     if not bound.inner.monoid.commutative or _needs_positions(bound) or view.pending:
         return False
-    return bound.bins.known is not None or view.outer * view.inner > 1
+    return bound.bins.known is not None or view.outer * view.inner * itemsize >= LABEL
 
 
 def _contiguous(array: Any, order: Axes) -> Any:
@@ -212,7 +232,8 @@ class _Prepared:
         assert label is not None
         chunk_plans.check_aligned(codes, self.name)
         outer, length, inner = self.sizes
-        vector = plans.vector_of(self.itemsizes, codes.itemsize, [*self.addresses, codes.data.ptr], outer, length)
+        lines = (outer, length) if inner == 1 else (outer * length, inner)
+        vector = plans.vector_of(self.itemsizes, codes.itemsize, [*self.addresses, codes.data.ptr], *lines)
         nbytes = sum(self.itemsizes) + codes.itemsize
         rows = plans.Rows(outer, length, inner, self.groups, label, vector, self.positions, self.strict, nbytes)
         if self.walks is not None and (way := self._in_lines(codes, rows)) is not None:
@@ -229,10 +250,10 @@ class _Prepared:
     def _walks(self, arrays: Chunks) -> tuple[list[Dim], list[Dim], int] | None:
         """Rows and their elements as they lie, and where, of a chunk that would be copied."""
         order = self.order
-        if len(arrays) > 1 or self.turns[0] is None or order.behind:
+        if len(arrays) > 1 or self.turns[0] is None:
             return None
         (a,) = arrays
-        row = [Dim(a.shape[axis], a.strides[axis]) for axis in order.ahead]
+        row = [Dim(a.shape[axis], a.strides[axis]) for axis in (*order.ahead, *order.behind)]
         indices = [dim.c for dim in self.positions] or [0] * len(order.reduced)
         run = [Dim(a.shape[axis], a.strides[axis], 0, c) for axis, c in zip(order.reduced, indices, strict=True)]
         return row, run, a.data.ptr % 16
@@ -241,11 +262,15 @@ class _Prepared:
         """What takes rows as they lie, without a copy; None where that copy is worth it."""
         assert self.walks is not None
         row, run, address = self.walks
-        found = plans.lines(row, run, self.itemsizes[0], codes.itemsize, (address, codes.data.ptr))
+        if rows.inner > 1:
+            found = plans.column_lines(row, run, self.itemsizes[0], address)
+        else:
+            found = plans.lines(row, run, self.itemsizes[0], codes.itemsize, (address, codes.data.ptr))
         if found is None:
             return None
         rows = replace(rows, vector=found[0], lines=found[1])
-        return None if _way(rows, self.bound, self.device) in plans.SORTED else self._known_method(rows)
+        is_gathered = rows.inner == 1 and _way(rows, self.bound, self.device) == plans.PIECES
+        return None if is_gathered else self._known_method(rows)
 
     def as_partial(self, states: Any) -> Any:
         """States of all chunks as a partial."""
@@ -282,15 +307,12 @@ def _prepare(arrays: Chunks, bound: Binned, axes: Axes, place: Place, order: _Or
 
 
 def _adds_words(cells: Bound) -> bool:
-    """Whether one atomic adds an element, with the same answer in any order."""
+    """Whether atomics add an element to its state, with the same answer in any order."""
+    if plans.adds_whole(device_operator.cuda_operator(cells)):
+        return True
     inner = cells.parts[0]
-    if len(cells.parts) > 1 or inner.name not in ATOMIC:
-        return False
-    dtype = inner.elements[0]
-    if "prod" in inner.name and inner.state.itemsize > 8:  # integers whose product is a float
-        return False
-    is_exact = inner.name in ("any", "all", "count", "count_nonzero")
-    return is_exact or bool(dtype.kind in "biu" and (inner.name in ("sum", "prod", "nanprod") or dtype.itemsize >= 4))
+    is_product = "prod" in inner.name and inner.elements[0].kind in "biu" and inner.state.itemsize == 8
+    return len(cells.parts) == 1 and (is_product or inner.name in ("any", "all"))
 
 
 def _way(rows: plans.Rows, cells: Bound, device: int) -> str:
@@ -382,6 +404,8 @@ class _Method:
             bases += [each.operands, (*(a.data.ptr for a in self._stretches(each.codes, flags)), 0)]
         parts, at = self._new(len(chunks) * rows.rows * first.launch.work.chunks * rows.inner)
         plans.start(first, (at, 0, 0), bases)
+        if before is None and len(chunks) == 1 and first.launch.work.chunks == rows.groups:
+            return parts  # no group may have more than one
         states, out = self._new(rows.rows * rows.groups * rows.inner) if before is None else (before, before.data.ptr)
         plans.start(last, (out, at, 0 if before is None else out), bases)
         del parts

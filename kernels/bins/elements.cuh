@@ -72,6 +72,14 @@ template <class In, int V> GR_HD Pack<In, V> load_stepped(const u8* from, i64 st
     return both.pack;
 }
 
+// V elements of a row that begins at an address, from `at` on: those of one operand, which lie as Lie and `run` say.
+template <class In, int V, int Lie> GR_HD Pack<In, V> load_laid(const Task<2>& task, const u8* row, u64 at) {
+    const u8* const from = row + task.run.at(at).a;
+    if constexpr (Lie == STEPPED) return load_stepped<In, V>(from, task.step_a);
+    if constexpr (Lie == PACKED) return load_pack<In, V>(from);
+    return reversed(load_pack<In, V>(from - (V - 1) * sizeof(In)));
+}
+
 // A block's share of a row: slots of V elements, and elements behind the last slot.
 template <class Op, class L, int V, int Lie = NO_LINES> struct Share {
     typedef typename Op::In In;
@@ -93,12 +101,8 @@ template <class Op, class L, int V, int Lie = NO_LINES> struct Share {
         labels = task.base[1].a;
     }
     GR_HD Pack<In, V> elements(u64 slot) const {
-        if constexpr (Lie == NO_LINES)
-            return Reader<In>::template load<V>(a + slot * V * Reader<In>::size_a, b + slot * V * Reader<In>::size_b);
-        const u8* const from = a + task.run.at(slot * V).a;
-        if constexpr (Lie == STEPPED) return load_stepped<In, V>(from, task.step_a);
-        if constexpr (Lie == PACKED) return load_pack<In, V>(from);
-        return reversed(load_pack<In, V>(from - (V - 1) * sizeof(In)));
+        if constexpr (Lie != NO_LINES) return load_laid<In, V, Lie>(task, a, slot * V);
+        else return Reader<In>::template load<V>(a + slot * V * Reader<In>::size_a, b + slot * V * Reader<In>::size_b);
     }
     GR_HD Pack<L, V> labels_of(u64 slot) const { return load_pack<L, V>(labels + slot * V * sizeof(L)); }
     GR_HD In element(u64 at) const {

@@ -1,5 +1,5 @@
 // Segmented reduction of positions sorted by label: each group is a segment, which is cut into pieces of at most `slots`
-// elements. A sub-warp folds a piece, or where `tiles` cells lie side by side a thread folds a column. Chunk c of a
+// elements. A sub-warp folds a piece, or where `tiles` cells lie side by side a thread folds some columns. Chunk c of a
 // launch has its operands in base[2c], and in base[2c + 1] its positions and where stretches begin (one more than
 // groups).
 #pragma once
@@ -73,7 +73,7 @@ template <class Op, bool Indexed, class Task>
 GR_HD typename Op::State fold_stretch(const Task& task, const Base* chunk, const u8* a, const u8* b, const Part<u64>& part) {
     typedef typename Op::In In;
     const u32* order = (const u32*)chunk[1].a;
-    const i64 step_a = task.tiles * Reader<In>::size_a, step_b = task.tiles * Reader<In>::size_b;
+    const i64 step_a = Reader<In>::size_a, step_b = Reader<In>::size_b;
     return fold_part<Op>(
         part, [&](u64 i) { return order[i]; }, [&](u32 at) { return Reader<In>::one(a + at * step_a, b + at * step_b); },
         [&](u32 at) { return Indexed ? chunk->index + task.run.at(at).c : 0; });
@@ -97,20 +97,60 @@ __global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_pieces(const __grid_c
     if (is_there && lane == 0) ((typename Op::State*)task.out)[subwarp] = state;
 }
 
-// Grid: chunks x rows x pieces x column tiles (`runs` of them). Writes a state a chunk, row, piece and column.
-template <class Op, bool Indexed, int Threads>
-__global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_constant__ Task<2 * CHUNKS_OF_PIECES> task) {
+// V columns side by side, of which a thread takes elements at sorted positions: cells from `first` on of a chunk's row. Rows lie
+// one after another, or with Lie `row` is a walk of the cells of all rows, and `run` one of a column's elements.
+template <class Op, bool Indexed, int V, int Lie, class Task> struct SortedColumns {
     typedef typename Op::In In;
-    const u64 column = blockIdx.x % task.runs * Threads + threadIdx.x;
-    const u64 number = blockIdx.x / task.runs % task.chunks, line = blockIdx.x / task.runs / task.chunks;
-    if (column >= task.tiles) return;
-    const u64 row = line % task.rows;
+    const Task& task;
+    const Base* chunk;
+    const u8 *a, *b;
+    typename Op::Acc acc[V];
+
+    GR_HD SortedColumns(const Task& of, const Base* from, u64 row, u64 column) : task(of), chunk(from) {
+        const u64 first = row * task.length * task.tiles + column;
+        a = from->a + (Lie ? task.row.at(row * task.tiles + column).a : first * Reader<In>::size_a);
+        b = from->b + first * Reader<In>::size_b;
+#pragma unroll
+        for (int j = 0; j < V; j++) acc[j] = Op::start();
+    }
+    // The elements of N positions, which are on their way together.
+    template <int N> GR_HD void take(const u32* order) {
+        const u64 step_a = task.tiles * Reader<In>::size_a, step_b = task.tiles * Reader<In>::size_b;
+        u32 at[N];
+        Pack<In, V> x[N];
+#pragma unroll
+        for (int k = 0; k < N; k++) at[k] = order[k];
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            x[k] = Reader<In>::template load<V>(a + (Lie ? task.run.at(at[k]).a : at[k] * step_a), b + at[k] * step_b);
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            const i64 index = Indexed ? chunk->index + task.run.at(at[k]).c : 0;
+#pragma unroll
+            for (int j = 0; j < V; j++) Op::absorb(acc[j], x[k].at[j], index);
+        }
+    }
+};
+
+// Grid: a thread for each chunk, row, piece and V columns side by side; `runs` threads in all, `width` of them a row. Writes a
+// state a chunk, row, piece and column. A thread has the elements of Loads positions on their way.
+template <class Op, bool Indexed, int V, int Loads, int Threads, int Lie = NO_LINES>
+__global__ void __launch_bounds__(Threads, GR_BLOCKS) bins_columns(const __grid_constant__ Task<2 * CHUNKS_OF_PIECES> task) {
+    const u64 thread = (u64)blockIdx.x * Threads + threadIdx.x;
+    if (thread >= task.runs) return;
+    const u64 part = task.by_width.of(thread), line = part / task.chunks, row = line % task.rows;
+    const u64 column = (thread - part * task.by_width.size) * V;
     const Base* chunk = task.base + line / task.rows * 2;
-    const Piece piece = find_piece(task, (const u32*)chunk[1].b, number);
-    const u8* a = chunk->a + (row * task.length * task.tiles + column) * Reader<In>::size_a;
-    const u8* b = chunk->b + (row * task.length * task.tiles + column) * Reader<In>::size_b;
-    ((typename Op::State*)task.out)[(line * task.chunks + number) * task.tiles + column] =
-        fold_stretch<Op, Indexed>(task, chunk, a, b, Part<u64>{piece.start, piece.stop, 1});
+    const Piece piece = find_piece(task, (const u32*)chunk[1].b, part - line * task.chunks);
+    const u32 *order = (const u32*)chunk[1].a + piece.start, *const end = (const u32*)chunk[1].a + piece.stop;
+    SortedColumns<Op, Indexed, V, Lie, Task<2 * CHUNKS_OF_PIECES>> columns(task, chunk, row, column);
+    for (; end - order >= Loads; order += Loads) columns.template take<Loads>(order);
+    if constexpr (Loads > 4)
+        for (; end - order >= 4; order += 4) columns.template take<4>(order);
+    for (; order < end; order++) columns.template take<1>(order);
+    typename Op::State* const to = (typename Op::State*)task.out + part * task.tiles + column;
+#pragma unroll
+    for (int j = 0; j < V; j++) to[j] = piece.start < piece.stop ? Op::settle(columns.acc[j]) : Op::identity();
 }
 
 // All Lanes lanes of a sub-warp call: the states of a group's pieces in order, a share of them to each lane. Valid in

@@ -75,13 +75,14 @@ template <class In, int V> GR_HD Pack<In, V> load_within(const u8* from, const u
 }
 
 // All threads call: stores rows in shared memory, in the order of groups. A thread has Loads packs on their way.
-template <class Op, class Rank, int V, bool Unaligned, int Loads, int Threads>
+template <class Op, class Rank, int V, bool Unaligned, int Loads, int Threads, int Lie>
 GR_HD void store_rows(const Task<2>& task, const RowTile<Op>& tile) {
     typedef typename Op::In In;
     const u8* const a = task.base[0].a + tile.first * tile.length * Reader<In>::size_a;
     const u8* const b = task.base[0].b + tile.first * tile.length * Reader<In>::size_b;
     const u8* const end = task.base[0].a + task.rows * task.length * Reader<In>::size_a;
     const Rank* const ranks = (const Rank*)task.base[1].a;
+    const auto row_of = [&](u32 row) { return task.base[0].a + task.row.at(tile.first + row).a; };
     const u32 slots = tile.length / V, rest = tile.length % V;
     for (Cells cell(slots, threadIdx.x, Threads); slots && cell.row < tile.rows;) {
         Pack<In, V> x[Loads];
@@ -92,7 +93,8 @@ GR_HD void store_rows(const Task<2>& task, const RowTile<Op>& tile) {
             row[i] = cell.row < tile.rows ? tile.row(cell.row) : nullptr;
             if (!row[i]) continue;
             const u32 at = cell.column * V, from = cell.row * tile.length + at;
-            if constexpr (Unaligned) x[i] = load_within<In, V>(a + from * Reader<In>::size_a, task.base[0].a, end);
+            if constexpr (Lie != NO_LINES) x[i] = load_laid<In, V, Lie>(task, row_of(cell.row), at);
+            else if constexpr (Unaligned) x[i] = load_within<In, V>(a + from * Reader<In>::size_a, task.base[0].a, end);
             else x[i] = Reader<In>::template load<V>(a + from * Reader<In>::size_a, b + from * Reader<In>::size_b);
             to[i] = load_ranks<Rank, V>(ranks + at);
         }
@@ -105,7 +107,9 @@ GR_HD void store_rows(const Task<2>& task, const RowTile<Op>& tile) {
     }
     for (Cells cell(rest, threadIdx.x, Threads); rest && cell.row < tile.rows; cell.next()) {
         const u32 at = slots * V + cell.column, from = cell.row * tile.length + at;
-        tile.row(cell.row)[ranks[at]] = Reader<In>::one(a + from * Reader<In>::size_a, b + from * Reader<In>::size_b);
+        In& to = tile.row(cell.row)[ranks[at]];
+        if constexpr (Lie != NO_LINES) to = load_laid<In, 1, PACKED>(task, row_of(cell.row), at).at[0];
+        else to = Reader<In>::one(a + from * Reader<In>::size_a, b + from * Reader<In>::size_b);
     }
 }
 
@@ -121,12 +125,12 @@ GR_HD typename Op::State fold_ordered(const Task<2>& task, const typename Op::In
 
 // Grid: a block for `tiles` rows. Shared: a RowTile. base[1]: where elements go (bins_ranks), and where stretches begin;
 // `partials`: positions in order. Writes a state a row and group.
-template <class Op, class Rank, int V, bool Unaligned, bool Indexed, int Lanes, int Loads, int Threads>
+template <class Op, class Rank, int V, bool Unaligned, bool Indexed, int Lanes, int Loads, int Threads, int Lie = NO_LINES>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : 1024 / Threads) bins_rows(const __grid_constant__ Task<2> task) {
     typedef typename Op::State State;
     const RowTile<Op> tile(task);
     if (threadIdx.x == 0) *tile.is_cut = 0;
-    store_rows<Op, Rank, V, Unaligned, Loads, Threads>(task, tile);
+    store_rows<Op, Rank, V, Unaligned, Loads, Threads, Lie>(task, tile);
     __syncthreads();
     const u32* const starts = (const u32*)task.base[1].b;
     State* const out = (State*)task.out + tile.first * task.cells;

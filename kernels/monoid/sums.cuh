@@ -323,6 +323,10 @@ template <class Map, class A> struct Mean : Plain<Mean<Map, A>, typename Map::In
         return earlier;
     }
     static GR_HD auto finalise(State state, const f64*) { return over(value_of(state.sum), (f64)state.count); }
+    static GR_HD void atomic(State* cell, State state) {
+        Total::atomic(&cell->sum, state.sum);
+        atomicAdd((u64*)&cell->count, (u64)state.count);
+    }
 };
 
 // The quotient, scaled by the larger part of b so that it overflows only where the result does (Smith 1962).
