@@ -74,7 +74,9 @@ SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
 SUBWARPS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 SUBWARP_THREADS = 1 << 18  # so many, and with which a lane has
 SUBWARP_ELEMENTS = 64  # elements of a group, in the mean
-COLUMN_PIECE = 512  # elements that one thread folds, where columns lie side by side, of each of its columns: those of
+# Elements that one thread folds, where columns lie side by side, of each of its columns: fewer where threads else were so
+# few that processors idle (38 columns of 220,751 labels: 64 blocks, 334 us). A thread has those columns of
+COLUMN_PIECE, COLUMN_LEAST_PIECE = 512, 64
 COLUMN_BYTES = 8  # so many bytes, at most, of which
 COLUMN_STATES = 64  # bytes of states are in registers, where there are
 COLUMN_THREADS = 1 << 17  # so many threads; they have
@@ -682,7 +684,11 @@ def _lanes(rows: Rows) -> int:
 
 def _parts(rows: Rows) -> tuple[int, int]:
     """The most pieces that a row of a chunk has, and elements of one at most."""
-    size = max(2, PIECE * _lanes(rows) // SUBWARPS[-1]) if rows.inner == 1 else COLUMN_PIECE
+    if rows.inner == 1:
+        size = max(2, PIECE * _lanes(rows) // SUBWARPS[-1])
+    else:
+        elements = rows.rows * rows.length * rows.inner
+        size = min(COLUMN_PIECE, max(COLUMN_LEAST_PIECE, elements // COLUMN_THREADS))
     return rows.groups + rows.length // size, size
 
 
@@ -697,7 +703,7 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
         blocks, first = -(-subwarps // (THREADS // lanes)), replace(work, runs=subwarps, width=most)
     else:
         vector = _columns_a_thread(op, rows)
-        loads = max(LOADS, COLUMN_LOADS // (vector * _in_bytes(op)))
+        loads = LOADS if rows.indexed else max(LOADS, COLUMN_LOADS // (vector * _in_bytes(op)))
         kernel = f"bins_columns<{op.type}, {rows.indexed}, {vector}, {loads}, {THREADS}{rows.lie}>"
         width = rows.inner // vector
         threads = count * rows.rows * most * width
@@ -713,7 +719,9 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
 
 
 def _columns_a_thread(op: Operator, rows: Rows) -> int:
-    """As many as a load takes, where its states have registers and threads are enough."""
+    """As many as a load takes, where its states have registers and threads are enough; one where positions count."""
+    if rows.indexed:  # argmax of int8 of (20, 506, 6612), so: 142 us, by two 197
+        return 1
     fits = (
         n
         for n in (8, 4, 2)
