@@ -69,11 +69,6 @@ def threads(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, **opti
     return replace(call(name, dtype, shape, axis, carried=True, **options), method="scan_thread_columns")
 
 
-def packs(name: str, dtype: str, shape: tuple[int, ...], axis: int = 0, **options) -> Call:
-    """Several narrow ones."""
-    return replace(threads(name, dtype, shape, axis, **options), method="scan_thread_columns, packs")
-
-
 def missing(x: np.ndarray, *at: object) -> np.ndarray:
     y = x.copy()
     for part in at:
@@ -422,10 +417,7 @@ CALLS |= {
     ),
     "positions in columns": call("argmin", "i4", (300, 7), 0, reverse=True, carried=True),
     "complex maxima": call("max", "c8", (3, 200), 1, reverse=True),
-    "bytes by threads": packs("max", "i1", (7, 1104), view=rising),
-    "bytes in rows that begin anywhere": packs("max", "i1", (7, 1101), view=rising),
-    "halves in rows that begin anywhere": threads("sum", "f2", (2, 5, 303), 1, phase=6, view=lambda x: x[:, :, 1:-1]),
-    "any of halves in rows that begin anywhere": packs("any", "f2", (6, 131), reverse=True, exclusive=True),
+    "bytes by threads": threads("max", "i1", (7, 1104), view=rising),
     "halves by threads": threads("sum", "f2", (9, 650), view=lambda x: broken(x, np.inf, (4, 33))),
     "variances of halves by threads": threads("var", "f2", (21, 260), reverse=True),
     "variances by threads": threads("nanvar", "f4", (37, 131), view=lambda x: broken(x, np.nan, (5, 7))),
@@ -475,7 +467,7 @@ CALLS |= {
         "nanvar", "f4", (700, 12), 0, view=lambda x: missing(x, np.s_[:, 3], np.s_[5:600, 5], 0, 7), reverse=True
     ),
     "means of doubles by threads": threads("mean", "f8", (11, 130), exclusive=True),
-    "firsts of bytes in planes by threads": packs("first", "i1", (3, 9, 144), 1, view=lambda x: x[:, :, :80]),
+    "firsts of bytes in planes by threads": threads("first", "i1", (3, 9, 144), 1, view=lambda x: x[:, :, :80]),
     "positions by threads": threads("argmax", "i1", (9, 208), view=rising, reverse=True),
     "counted by threads": counted("argmin", "f4", (9, 132), 0, "scan_thread_columns"),
     "variances in binary32 in strips": call("var", "f4", (2600, 131), view=lambda x: spiked(x, 1e3, (1900, 7))),
@@ -1252,26 +1244,6 @@ DEFECTS = {
         "__all_sync(0xffffffffu, alike || !has)",
         "__all_sync(0xffffffffu, true)",
         ("variances behind unlike counts", "means behind unlike counts"),
-    ),
-    "words begin with a lane's own results": (
-        "at[w] = past ? ((const u32*)&before)[w] : at[count + w];",
-        "at[w] = at[count + w];",
-        ("bytes in rows that begin anywhere", "halves in rows that begin anywhere"),
-    ),
-    "the last but one lane of a row leaves its end": (
-        "(unit > 0 && unit + 2 < task.tiles)",
-        "(unit > 0 && !ends_plane())",
-        ("bytes in rows that begin anywhere", "halves in rows that begin anywhere"),
-    ),
-    "a row's last lane begins where others would": (
-        "ends_plane() ? scan.parts - Vector : unit * Vector",
-        "unit * Vector",
-        ("bytes in rows that begin anywhere", "halves in rows that begin anywhere"),
-    ),
-    "a warp begins with what is new": (
-        "/ 32 * (anywhere ? 31 : 1)",
-        "/ 32 * (anywhere ? 32 : 1)",
-        ("bytes in rows that begin anywhere",),
     ),
     "a strip's columns take each other's results": (
         "state[j] = scratch().state[slot][warp][column + j * ColumnStride];",

@@ -474,12 +474,12 @@ MUTANTS = [
     Mutant(
         "words that hold a load shifted too far",
         "odd short rows",
-        "spliced(",
+        "load_unaligned(",
         "past & 4 * gap",
         "past & 8 * gap",
     ),
     Mutant("positions stay where a part began", "moved", "struct Arg", "state.index + by", "state.index"),
-    Mutant("the word behind forgotten", "odd short rows", "spliced(", "at[w + 1] << 32", "at[w] << 32"),
+    Mutant("the word behind forgotten", "odd short rows", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
     Mutant("words that no operand owns", "odd short rows", "owns_unaligned(", "(past ? 2 : 1) * V", "V"),
     Mutant(
         "what is left of a batch forgotten",
@@ -584,7 +584,7 @@ MUTANTS = [
     Mutant("lines past the last", "staged columns", "struct LineStage", "row >= count || ", ""),
     Mutant("all of a line's 16 bytes", "staged columns", "struct LineStage", "from + 16 <= high", "true"),
     Mutant("16 bytes from before the first", "staged columns", "struct LineStage", "from >= low && ", ""),
-    Mutant("bytes of the first word alone", "staged columns", "spliced(", "at[w + 1] << 32", "at[w] << 32"),
+    Mutant("bytes of the first word alone", "staged columns", "load_unaligned(", "at[w + 1] << 32", "at[w] << 32"),
     Mutant(
         "the same place in every stage",
         "staged columns",

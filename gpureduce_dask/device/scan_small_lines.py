@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .layout import Dim, span
+from .layout import Dim
 from .scan_task import ENTRY, LANES, PACK, Operator, Scan, Tiling, power_of_two
 from .task import div_words, packed, walk_words
 
@@ -27,16 +27,13 @@ ENOUGH = 8  # with 6, sums of float16 (n, 256) 0.66, by sub-warps 0.87
 # 0.84, (24, n) 0.82 and 0.70, (32, n) 0.98 and 0.97, (64, n) 0.95 and 0.96.
 LONGEST_COLUMN = 64  # elements. (84, n) of float32 62 us and by a thread a line 44, (36, n) of complex64 70 and 60
 THREADS = 256
-# Threads of a processor, at least, of vectors of narrow columns fewer: else a thread each is better, at any strides.
-RESIDENT, RESIDENT_OF_NARROW = 1024, 256
-APART, ALIGNED, ANYWHERE = range(3)  # how columns lie (kernels/scan/thread_lines.cuh)
+RESIDENT = 1024  # threads of a processor, at least: fewer lines are better off with a thread each, at any strides
 COLUMN_BYTES = 16  # bytes of a thread's columns
 COLUMN_STATES, COLUMN_MOMENTS = 64, 96  # and of their states, of moments that have a table of 24 bytes each
 BATCH = 64  # bytes that a thread loads at once
 HEAVY = ("Mean<", "Var<", "Std<")  # whose code is long
 HEAVY_ROWS, HEAVY_ROWS_OF_ROOTS = 8, 4  # of those, at most
-# Bytes of elements of which a load takes several, how many, and in all at least, or else of rows that begin anywhere.
-WIDEST_OF_VECTORS, VECTORS, WORD = 2, (8, 4, 2), 4
+WIDEST_OF_VECTORS, VECTORS = 2, (8, 4, 2)  # bytes of elements of which a load takes several, and how many
 
 
 def lane_lines(scan: Scan) -> Tiling | None:
@@ -73,43 +70,32 @@ def _warps_of(scan: Scan, nbytes: int, table: int) -> int:
 
 def thread_columns(scan: Scan) -> Tiling | None:
     """For lines that lie side by side, in planes; None where results do not."""
-    op, length, columns, sizes = scan.op, scan.length, scan.columns, scan.sizes
-    is_heavy, has_vectors = op.type.startswith(HEAVY), len(sizes) == 2 and sizes[0] <= WIDEST_OF_VECTORS
-    is_narrow = has_vectors and scan.widest <= WIDEST_OF_VECTORS  # results too
-    is_light, is_long = is_narrow and op.state_bytes <= WIDEST_OF_VECTORS, length > LONGEST_COLUMN
-    if columns.size < LANES or columns.c != op.out_bytes or (is_long and not is_light):
+    op, length, columns = scan.op, scan.length, scan.columns
+    if columns.size < LANES or columns.c != op.out_bytes or length > LONGEST_COLUMN:
         return None
-    threads = scan.arrays.lines // scan.gpu.processors
-    # Columns of a thread, and of one that takes vectors.
-    most, most_of_vectors = (threads // n for n in (RESIDENT, RESIDENT_OF_NARROW if is_narrow else RESIDENT))
-    states = (COLUMN_MOMENTS if is_heavy and not op.type.endswith(", true>") else COLUMN_STATES) // op.state_bytes
-    fitting = [n for n in VECTORS if has_vectors and n <= min(COLUMN_BYTES // scan.widest, states)]
+    most = scan.arrays.lines // (scan.gpu.processors * RESIDENT)  # columns of a thread
+    has_table = op.type.startswith(HEAVY) and not op.type.endswith(", true>")
+    states = (COLUMN_MOMENTS if has_table else COLUMN_STATES) // op.state_bytes
+    is_narrow = len(scan.sizes) == 2 and scan.sizes[0] <= WIDEST_OF_VECTORS
+    fitting = (n for n in VECTORS if is_narrow and n <= min(COLUMN_BYTES // scan.widest, states))
     vector = next(filter(scan.takes_columns, fitting), 1)  # neighbouring columns that one load takes
-    lie = ALIGNED if scan.column_steps == sizes else APART
-    if lie == ALIGNED and is_narrow and vector * min(sizes) < WORD:
-        fitting = [n for n in fitting if n * min(sizes) >= WORD and n <= min(most_of_vectors, columns.size // LANES)]
-        vector, lie = (fitting[0], ANYWHERE) if fitting else (vector, lie)
-    nbytes, anywhere = sum(max(4, vector * n) for n in op.itemsizes), lie == ANYWHERE
-    groups = 1 if anywhere else power_of_two(min(COLUMN_BYTES // nbytes, states // vector))
+    nbytes = sum(max(4, vector * n) for n in op.itemsizes)
+    groups = power_of_two(min(COLUMN_BYTES // nbytes, states // vector))
     while groups > 1 and columns.size % (LANES * vector * groups) > columns.size // 8:
         groups //= 2
-    while vector > 1 and groups * vector > (most if groups > 1 else most_of_vectors):
+    while vector > 1 and groups * vector > most:
         groups, vector = (groups // 2, vector) if groups > 1 else (1, vector // 2)
     each = groups * vector
-    per_plane = -(-columns.size // (vector if anywhere else LANES * each))
-    total = per_plane * scan.plane_count  # lanes, or warps; of lanes one in a warp is the last one of another
-    warps = THREADS // LANES if anywhere else min(THREADS // LANES, 1 << (per_plane - 1).bit_length())
-    blocks = -(-total // (warps * (LANES - 1 if anywhere else 1)))
-    if blocks >= 1 << 31 or (vector == 1 and (each > most or is_long)):
+    warps = min(THREADS // LANES, 1 << (-(-columns.size // (LANES * each)) - 1).bit_length())
+    tiles = -(-columns.size // (LANES * warps * each))  # of a plane
+    blocks = tiles * scan.plane_count
+    if each > most or blocks >= 1 << 31:
         return None
-    rows = rows_per_batch(op, length, BATCH // (groups * nbytes * (2 if anywhere and each <= most else 1)))
-    low, high = span(scan.arrays.shape, scan.arrays.strides[0], sizes[0])
-    units = (low - scan.starts[0], 0, high - scan.starts[0]) if anywhere else scan.column_steps
-    words = scan.words(per_plane, total, columns.size, units=units, in_planes=True)
-    table = ENTRY * length if is_heavy else 0  # of reciprocals (kernels/scan/reciprocal_table.cuh)
-    arguments = (LANES * warps, groups, vector, rows, lie, scan.exclusive)
-    chain, cost = (length, "scan_thread_columns, packs") if is_light and vector > 1 else (length * each, "")
-    return Tiling(arguments, blocks, warps, words, warps * table, chain=chain, cost=cost)
+    rows, apart = rows_per_batch(op, length, BATCH // (groups * nbytes)), scan.column_steps
+    words = scan.words(tiles, parts=columns.size, units=apart, in_planes=True)
+    arguments = (LANES * warps, groups, vector, rows, apart == scan.sizes, scan.exclusive)
+    table = ENTRY * length if op.type.startswith(HEAVY) else 0  # of reciprocals (kernels/scan/reciprocal_table.cuh)
+    return Tiling(arguments, blocks, warps, words, warps * table, chain=length * each)
 
 
 def rows_per_batch(op: Operator, length: int, most: int) -> int:

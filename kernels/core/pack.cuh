@@ -45,20 +45,6 @@ template <class T, int N> GR_HD Pack<T, N> load_pack(const void* from) {
     return both.pack;
 }
 
-// Of two words of N elements each, side by side, the one that begins `past` bytes behind the first.
-template <class T, int N> GR_HD Pack<T, N> spliced(u32 (&at)[sizeof(T) * N / 2], u32 past) {
-    const int count = sizeof(T) * N / 4;
-#pragma unroll
-    for (int gap = count / 2; gap >= 1; gap /= 2)  // whole words first
-#pragma unroll
-        for (int w = 0; w < count + gap; w++)
-            if (past & 4 * gap) at[w] = at[w + gap];
-    union { u32 words[count]; Pack<T, N> pack; } found;
-#pragma unroll
-    for (int w = 0; w < count; w++) found.words[w] = (u32)(((u64)at[w + 1] << 32 | at[w]) >> (8 * (past % 4)));
-    return found.pack;
-}
-
 // Loads N elements of one or two bytes or more, 4, 8 or 16 bytes together, from any multiple of their size: the aligned
 // word that holds the first and, where it does not hold all, the one behind it, shifted into place. Both may be read.
 template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
@@ -71,7 +57,15 @@ template <class T, int N> GR_HD Pack<T, N> load_unaligned(const u8* from) {
     u32 at[2 * count];
 #pragma unroll
     for (int w = 0; w < 2 * count; w++) at[w] = both.words[w];
-    return spliced<T, N>(at, past);
+#pragma unroll
+    for (int gap = count / 2; gap >= 1; gap /= 2)  // whole words first
+#pragma unroll
+        for (int w = 0; w < count + gap; w++)
+            if (past & 4 * gap) at[w] = at[w + gap];
+    union { u32 words[count]; Pack<T, N> pack; } found;
+#pragma unroll
+    for (int w = 0; w < count; w++) found.words[w] = (u32)(((u64)at[w + 1] << 32 | at[w]) >> (8 * (past % 4)));
+    return found.pack;
 }
 
 // A pack from its last element to its first.

@@ -20,7 +20,7 @@ struct ScanArrays {
 
 struct Scan : ScanArrays {
     u64 positions;        // lead and elements
-    u64 lead;             // or of lines side by side: warps, or lanes, that have some, of all planes
+    u64 lead;
     u64 lines, length;    // length: elements of a line
     u64 tiles;            // or splits of a line
     u64 parts;            // short lines: those of a lane; lines side by side: those of a plane

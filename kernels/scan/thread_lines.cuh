@@ -16,122 +16,59 @@ template <class Op, class Emit, int V, bool Exclusive> struct ThreadColumnOps {
 template <class Op, class Emit>
 constexpr int REBASED_BATCHES = !FewDigits<typename Op::In>::yes || sizeof(typename Emit::Out) == 8 ? 1 : 32;
 
-// How lines lie side by side: apart, by `unit_a` and `unit_b` bytes; as neighbours in memory, in rows that are aligned to Vector of
-// them; or as neighbours in rows that begin anywhere. Then the operand's own bytes are those from `unit_a` to `unit_b`.
-enum Beside { APART, ALIGNED, ANYWHERE };
-
 // Lines side by side, in planes, Groups * Vector a thread: Vector that one load takes, in groups a warp's width apart, so that the
-// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its warps, `lead` all planes',
-// or ANYWHERE its lanes, with Vector columns each. The last lane of a plane then begins early, to have as many. A word of results
-// begins with some of the lane before: each warp's first lane scans what the last one of the warp before does once more.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, int Lie, bool Exclusive>
+// warp reads and writes whole stretches of a row. `parts` are the columns of a plane, `tiles` its blocks. Without
+// Contiguous operands' columns lie apart, units the bytes from one to the next, and Vector is 1.
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 struct ThreadColumnScan {
     typedef typename Op::In In;
     typedef typename Op::State State;
     typedef typename Emit::Out Out;
     static const int columns = Groups * Vector;
-    static const bool anywhere = Lie == ANYWHERE;
     typedef ThreadColumnOps<Op, Emit, columns, Exclusive> Ops;
     typedef SerialColumnOps<Op, Emit, columns, Exclusive> Tables;
     const Scan& task;
-    const u32 lane;
-    const u64 number, plane, unit;  // this warp, or lane: of all planes, and of its own
-    const u64 column;               // the thread's first
-    const u8 *a, *b;                // of its next row
+    const u64 plane, first, column;  // the warp's first column, and the thread's
+    const u8 *a, *b;                 // of its next row
     u8* out;
-    u64 left;                       // rows
-    // ANYWHERE: whether the lane stores a word of each row, and which single results; -1: where a word ends.
-    bool has_word;
-    int first_single, end_single;
+    u64 left;                        // rows
     GR_HD ThreadColumnScan(const Scan& scan)
-        : task(scan), lane(threadIdx.x % 32),
-          number(((u64)blockIdx.x * Threads + threadIdx.x) / 32 * (anywhere ? 31 : 1) + (anywhere ? lane : 0)),
-          plane(scan.tiles == 1 ? number : scan.by_lines.of(number)), unit(number - plane * scan.tiles),
-          column(!anywhere ? unit * 32 * columns + lane * Vector : ends_plane() ? scan.parts - Vector : unit * Vector),
-          left(scan.length) {
+        : task(scan), plane(scan.tiles == 1 ? blockIdx.x : scan.by_lines.of(blockIdx.x)),
+          first(((blockIdx.x - plane * scan.tiles) * Threads + threadIdx.x / 32 * 32) * columns),
+          column(first + threadIdx.x % 32 * Vector), left(scan.length) {
         const Offset begin = task.line.at(plane);
         a = task.a + begin.a + (i64)column * unit_a();
         b = task.b + begin.b + (i64)column * unit_b();
         out = (u8*)task.out + begin.c + column * sizeof(Out);
-        const bool is_own = exists() && (lane > 0 || number == 0);
-        has_word = is_own && unit > 0 && !ends_plane();
-        first_single = ends_plane() ? (int)(unit * Vector - column) : unit == 0 ? 0 : -1;
-        end_single = !is_own || (unit > 0 && unit + 2 < task.tiles) ? 0 : unit == 0 ? -1 : Vector;
     }
 
-    GR_HD i64 unit_a() const { return Lie != APART ? Reader<In>::size_a : (i64)task.unit_a; }
-    GR_HD i64 unit_b() const { return Lie != APART ? Reader<In>::size_b : (i64)task.unit_b; }
-    GR_HD bool exists() const { return number < task.lead; }
-    GR_HD bool ends_plane() const { return unit == task.tiles - 1; }
-    // Both words of a load are the operand's.
-    GR_HD bool owns(const u8* from) const {
-        const i64 at = from - task.a - (i64)((u64)from % (Vector * sizeof(In)));
-        return at >= (i64)task.unit_a && at + 2 * Vector * (i64)sizeof(In) <= (i64)task.unit_b;
-    }
-    GR_HD bool is_whole() const {
-        if constexpr (anywhere) return __all_sync(0xffffffffu, exists() && owns(a) && owns(a + (i64)(left - 1) * task.step_a));
-        else return exists() && (unit + 1) * 32 * columns <= task.parts;
-    }
+    GR_HD i64 unit_a() const { return Contiguous ? Reader<In>::size_a : (i64)task.unit_a; }
+    GR_HD i64 unit_b() const { return Contiguous ? Reader<In>::size_b : (i64)task.unit_b; }
+    GR_HD bool is_whole() const { return first + 32 * columns <= task.parts; }
     // Whole: all lines of the warp exist. Those of a group exist together or not at all.
-    template <bool Whole> GR_HD bool has(int group) const {
-        return Whole || (exists() && column + group * 32 * Vector < task.parts);
-    }
-    // Lines that no other lane writes.
-    GR_HD bool writes(int j) const { return !anywhere || ((lane > 0 || number == 0) && column + j >= unit * Vector); }
+    template <bool Whole> GR_HD bool has(int group) const { return Whole || column + group * 32 * Vector < task.parts; }
     GR_HD u64 line(int j) const { return plane * task.parts + column + j / Vector * 32 * Vector + j % Vector; }
     template <bool Whole> GR_HD void load(Pack<In, columns>& row) {
-        if constexpr (anywhere && Whole) {
-            row = load_unaligned<In, Vector>(a);
-        } else {
 #pragma unroll
-            for (int g = 0; g < Groups; g++) {
-                if (!has<Whole>(g)) {
-                    unrolled<Vector>([&](int j) { row.at[g * Vector + j] = In(); });
-                    continue;
-                }
-                const i64 at = g * 32 * Vector;
-                const int n = anywhere ? 1 : Vector;
-                unrolled<Vector / n>([&](int k) {
-                    const auto pack = Reader<In>::template load<n>(a + (at + k) * unit_a(), b + (at + k) * unit_b());
-                    unrolled<n>([&](int j) { row.at[g * Vector + k + j] = pack.at[j]; });
-                });
+        for (int g = 0; g < Groups; g++) {
+            if (!has<Whole>(g)) {
+                unrolled<Vector>([&](int j) { row.at[g * Vector + j] = In(); });
+                continue;
             }
+            const i64 at = g * 32 * Vector;
+            const auto pack = Reader<In>::template load<Vector>(a + at * unit_a(), b + at * unit_b());
+            unrolled<Vector>([&](int j) { row.at[g * Vector + j] = pack.at[j]; });
         }
         a += task.step_a;
         b += task.step_b;
     }
-    // All lanes of a warp call. Aligned words, but at the ends of rows single results.
-    GR_HD void store_anywhere(const Pack<Out, columns>& row) const {
-        const int bytes = sizeof(Out) * Vector, count = bytes / 4;
-        const u32 past = (u32)((u64)out % bytes);
-        const Pack<Out, columns> before = shuffle_up(0xffffffffu, row, 1, 32);
-        if (has_word) {
-            u32 at[2 * count];
-#pragma unroll
-            for (int w = 0; w < count; w++) {
-                at[count + w] = ((const u32*)&row)[w];
-                at[w] = past ? ((const u32*)&before)[w] : at[count + w];
-            }
-            store_pack_streaming<Out, Vector>(out - past, spliced<Out, Vector>(at, past ? bytes - past : 0));
-        }
-        if (end_single == 0) return;
-        const int cut = (bytes - past) / sizeof(Out);  // results that this word has, not the next one
-        const int first = first_single < 0 ? cut : first_single, end = end_single < 0 ? cut : end_single;
-#pragma unroll
-        for (int j = 0; j < Vector; j++)
-            if (j >= first && j < end) store_streaming((Out*)out + j, row.at[j]);
-    }
     template <bool Whole> GR_HD void store(const Pack<Out, columns>& row) {
-        if constexpr (anywhere) {
-            store_anywhere(row);
-        } else {
 #pragma unroll
-            for (int g = 0; g < Groups; g++) {
-                Pack<Out, Vector> pack;
+        for (int g = 0; g < Groups; g++) {
+            Pack<Out, Vector> pack;
 #pragma unroll
-                for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
-                if (has<Whole>(g)) store_pack_streaming<Out, Vector>((Out*)out + g * 32 * Vector, pack);
-            }
+            for (int j = 0; j < Vector; j++) pack.at[j] = row.at[g * Vector + j];
+            if (has<Whole>(g)) store_pack_streaming<Out, Vector>((Out*)out + g * 32 * Vector, pack);
         }
         out += task.step_out;
     }
@@ -147,7 +84,7 @@ struct ThreadColumnScan {
         if (Rows > 1 && left > 0) take<Whole, Rows, true>(scan);
 #pragma unroll
         for (int j = 0; j < columns; j++)
-            if (task.totals && has<Whole>(j / Vector) && writes(j)) LineEnds<Op>::keep(task, line(j), scan.after(j));
+            if (task.totals && has<Whole>(j / Vector)) LineEnds<Op>::keep(task, line(j), scan.after(j));
     }
     // The state before a column; of one that does not exist, that of the first.
     template <bool Whole> GR_HD State before(int j, const State& first) const {
@@ -166,17 +103,17 @@ struct ThreadColumnScan {
         }
         UnlikeCounts<Op, Emit, columns, Exclusive> scan(state, task.option);
         if constexpr (KeepsIndex<Op>::yes) scan.begin_at(task.index, task.step_index);
-        take_all<Whole, (Tables::uses_table ? 1 : anywhere && !Whole && Batch > 4 ? 4 : Batch)>(scan);
+        take_all<Whole, (Tables::uses_table ? 1 : Batch)>(scan);
     }
 };
 
-// Grid: the warps of all planes. Results lie side by side.
-template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, int Lie, bool Exclusive>
+// Grid: the blocks of all planes. Results lie side by side.
+template <class Op, class Emit, int Threads, int Groups, int Vector, int Batch, bool Contiguous, bool Exclusive>
 __global__ void __launch_bounds__(Threads, GR_BLOCKS ? GR_BLOCKS : ThreadColumnOps<Op, Emit, 1, Exclusive>::resident / Threads)
     scan_thread_columns(const __grid_constant__ Scan task) {
-    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Lie, Exclusive> work(task);
+    ThreadColumnScan<Op, Emit, Threads, Groups, Vector, Batch, Contiguous, Exclusive> work(task);
     if (work.is_whole()) work.template run<true>();
-    else if (__any_sync(0xffffffffu, work.exists())) work.template run<false>();
+    else work.template run<false>();
 }
 
 // Lines at any strides: a thread takes a line, or a part of one; or a warp does (Lanes), where elements of a line are neighbours in

@@ -145,7 +145,6 @@ class Call:
             mock.patch.multiple(
                 scan_small_lines,
                 RESIDENT=1,
-                RESIDENT_OF_NARROW=1,
                 WARPS=(2, 1),
                 ENOUGH=1,
                 PLENTY=2,
