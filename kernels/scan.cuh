@@ -1,6 +1,7 @@
 // Everything a scan is made of.
 #pragma once
 #include "reduce.cuh"
+#include "scan/any_all.cuh"
 #include "scan/cluster_columns.cuh"
 #include "scan/columns.cuh"
 #include "scan/contiguous_columns.cuh"

@@ -972,6 +972,12 @@ DEFECTS = {
         "",
         ("maxima", "short lines"),
     ),
+    "a warp does not ask those before it": (
+        "(decided & ((1u << lane) - 1)) != 0",
+        "false",
+        ("any", "all"),
+    ),
+    "what decides is sought one pack too late": ("pack += __ffs(lanes) - 1;", "pack += __ffs(lanes);", ("any", "all")),
     "a tile looks back at itself": ("one >= begin && one < tile", "one >= begin && one <= tile", ("tiles",)),
     "a stretch leaves out its last tile": (
         "range.contains_head ? own : Op::combine(whole, own)",

@@ -268,6 +268,7 @@ class Kernel:
     tells_positions: bool = False  # takes states that have them
     turns: bool = False  # walks lines in either direction; else from the element on that is scanned first
     cluster: int = 1  # blocks of one
+    emits: bool = True  # has the operator's ``emits`` as an argument
 
     def plan(self, scan: Scan) -> Plan | None:
         """The plan of a scan, where the kernel takes it."""
@@ -275,7 +276,7 @@ class Kernel:
         found = self.tiling(scan) if is_taken and (scan.arrays.is_along_memory or not self.along_memory) else None
         if found is None:
             return None
-        kernel = named(self.name, scan.op.type, scan.op.emits, *found.arguments)
+        kernel = named(self.name, scan.op.type, *[scan.op.emits] * self.emits, *found.arguments)
         blocks, in_tiles = found.tiles, "tiles" in self.taker
         if self.taker:
             kernel = f"{self.taker}<{kernel}>"

@@ -472,7 +472,7 @@ FAMILIES = {
     "one line with gaps": Family(
         "scan_tiles<RowScan<*, false, true, false, false, false>>", (2 * MANY,), 0, lambda x: x[::2]
     ),
-    "any of one line": Family("scan_tiles<RowScan<Any*", (MANY,), op="any", dtype="bool"),
+    "any of one line": Family("scan_tiles<AnyAllScan<*", (MANY,), op="any", dtype="bool"),
     "positions in one line": Family("scan_tiles<RowScan<Indexed<*", (MANY,), op="argmax"),
     "reduce-then-scan": Family("scan_lines<*, 32, true, false>", (MANY,), method="reduce-then-scan"),
     "reduce-then-scan of columns": Family(

@@ -130,6 +130,7 @@ SCANS = [  # shape, axis, and a view of the array: a kernel each, or an edge of 
     ((100_003,), 0, lambda x: x[1::2]),
 ]
 OTHERS = [  # operator, dtype, shape and axis of kernels that those do not meet
+    ("any", "float32", (100_003,), 0),  # any_all.cuh
     ("sum", "float32", (16_390, 8), 1),  # small_lines.cuh
     ("sum", "float32", (2, 200_001), 0),  # thread_lines.cuh
     ("sum", "float32", (5003, 200), 1),  # subwarp_lines.cuh

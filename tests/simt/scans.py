@@ -34,6 +34,7 @@ ORDER = {
     "LaneLineScan": (200, 1 << 60),
     "scan_thread_columns": (200, 32),
     "SmallLineScan": (2000, 1 << 60),
+    "AnyAllScan": (0, 1 << 60),
     "SubwarpLineScan": (360, 1 << 60),
     "SubwarpLineScan, single": (360, 1 << 60),
     "RowScan": (0, 1 << 60),
