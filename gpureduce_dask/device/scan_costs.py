@@ -45,6 +45,8 @@ def features(plan: Plan, op: Operator, arrays: Operands) -> Features:
     """Of a plan of a scan."""
     kernel, sizes = kernel_of(plan), (*op.itemsizes, op.out_bytes)
     elements, line = math.prod(arrays.shape), arrays.shape[arrays.axis] * max(sizes)
+    beside = math.prod(arrays.shape[arrays.axis + 1 :]) * max(sizes)  # bytes of lines that are neighbours
+    spanned = max(line, *(abs(strides[arrays.axis]) * arrays.shape[arrays.axis] for strides in arrays.strides))
     return Features(
         kernel,
         round(elements * sum(sizes) * plan.waste),
@@ -53,7 +55,7 @@ def features(plan: Plan, op: Operator, arrays: Operands) -> Features:
         sum(step.blocks for step in plan.steps),
         plan.chain,
         any(strides[arrays.axis] % SECTOR for strides in arrays.strides),
-        kernel in BY_THREADS and 2 * math.prod(arrays.shape[arrays.axis + 1 :]) * max(sizes) <= SECTOR < line,
+        kernel in BY_THREADS and 2 * beside <= SECTOR < spanned,
         op.state_bytes >= HEAVY_STATE_BYTES,
     )
 

@@ -53,7 +53,7 @@ def any_all(scan: Scan) -> Tiling | None:
     if not is_whole or not op.type.startswith(("Any<", "All<")) or op.out_bytes != 1:
         return None
     nbytes = ANY_ALL_STAGES * LANES * PACK, 8 * scan_task.STATE_SLOTS, 8 * scan_task.RING_SLOTS + 16
-    return _in_tiles(scan, ANY_ALL_SHAPES, nbytes)
+    return _in_tiles(scan, ((FEW_ROUNDS, ANY_ALL_SHAPES[:1]), (0, ANY_ALL_SHAPES[1:])), nbytes)
 
 
 def rows(scan: Scan) -> Tiling | None:
