@@ -214,7 +214,8 @@ template <class Map> struct Prod : Plain<Prod<Map>, typename Map::In, typename F
                 Term terms[few];
                 unrolled<few>([&](int j) {
                     if (in_pairs && j % 2) return;
-                    const Wide first = factor(pack.element(from + j));
+                    // Of bfloat16, elements apart: kept as words a pack is finished before the next one begins (91 us, so 75).
+                    const Wide first = factor(in_pairs ? pack.element(from + j) : pack.at[from + j]);
                     terms[j] = cast<Term>(in_pairs ? first * factor(pack.element(from + j + 1)) : first);
                 });
 #pragma unroll
