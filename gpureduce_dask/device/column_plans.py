@@ -211,7 +211,8 @@ class ColumnPlanner(Planner):
         """Lines close to each other, of which several can be read as one that is a whole number of vectors from the
         next."""
         line, runs, size = self.line, self.runs, self.op.itemsizes[0]
-        if len(runs) != 1 or len(self.op.itemsizes) > 1 or not self.op.commutative or (vector := self._flat_vector()) == 1:
+        vector, is_simple = self._flat_vector(), len(runs) == 1 and len(self.op.itemsizes) == 1
+        if not is_simple or not self.op.commutative or vector == 1:
             return False
         apart, spanned = runs[0].a, (line.size - 1) * line.a + size
         is_near = apart < tuning.MOST_APART * spanned or apart <= SECTOR

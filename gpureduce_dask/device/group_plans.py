@@ -74,8 +74,8 @@ SORT_SHORT = 8192  # labels, and groups, that one block sorts in one launch
 SUBWARPS = (1, 8, 32)  # lanes that fold a piece: the fewest of which there are
 SUBWARP_THREADS = 1 << 18  # so many, and with which a lane has
 SUBWARP_ELEMENTS = 64  # elements of a group, in the mean
-# Elements that one thread folds, where columns lie side by side, of each of its columns: fewer where threads else were so
-# few that processors idle (38 columns of 220,751 labels: 64 blocks, 334 us). A thread has those columns of
+# Elements that one thread folds, where columns lie side by side, of each of its columns: fewer where threads else were
+# so few that processors idle (38 columns of 220,751 labels: 64 blocks, 334 us). A thread has those columns of
 COLUMN_PIECE, COLUMN_LEAST_PIECE = 512, 64
 COLUMN_BYTES = 8  # so many bytes, at most, of which
 COLUMN_STATES = 64  # bytes of states are in registers, where there are
