@@ -31,7 +31,7 @@ WAVE_TILES = 32  # tiles of a warp in each wave, about
 EVEN_WAVE = 0.97  # the least share of the blocks of such waves that rows have to be cut into
 MOST_EVEN = 1056  # blocks, at most
 # Slots of a thread, above which tiles of float products have eight loads, as others have. Of fewer the arithmetic of
-# the last tile counts: 64 MiB on an H200 by eight 1.05 times as long. Of moments they have eight: var float32 65.9 us, by
+# the last tile counts: 64 MiB by eight 1.05 times as long (H200). Of moments tiles have eight: var float32 65.9 us, by
 # four 71.6.
 AHEAD_SLOTS = 64
 ROW_ITEMS = 8  # 16-byte loads in flight a thread; half of that for states of HEAVY_STATE_BYTES, and sums of elements of
