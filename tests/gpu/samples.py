@@ -67,7 +67,7 @@ LAYOUTS = [
     ((70001, 24), (1,), lambda x: x[:, ::2]),  # of operators that keep an order a row a thread
     ((9001, 90), (1,), lambda x: x[:, ::-3]),
     ((70, 5, 9), (1,), None),  # small planes, copied to shared memory
-    ((15, 100_031), (0,), lambda x: x[:, ::-1]),  # a few lines, of bytes so too
+    ((15, 200_031), (0,), lambda x: x[:, ::-1]),  # a few lines, of bytes so too
     ((3, 1001, 39), (0, 2), None),  # lines in runs, by sub-warps
 ]
 
