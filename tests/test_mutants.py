@@ -54,6 +54,7 @@ def affine(layout: str) -> Callable[[Emulator], None]:
 LINE = partial_of("sum", "f8", "line inside", seed=1)
 PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "line": (LINE, partial_of("argmax", "f4", "line inside"), partial_of("sum", "f4", "line inside")),
+    "line ahead": (partial_of("sum", "i8", "line inside", seed=1), partial_of("argmax", "f8", "line inside")),
     "whole line": (partial_of("sum", "f8", "line"),),
     "rows": (partial_of("sum", "f8", "long rows"), partial_of("sum", "i4", "rows with edges", seed=1)),
     "rounds": (partial_of("sum", "f8", "more rows than blocks"),),
@@ -416,15 +417,15 @@ MUTANTS = [
     Mutant("a tile past its line", "long lines", "absorb_lines(", "<= end;", "<= end + Lanes * Items;"),
     Mutant("tiles of one line alone", "long lines", "absorb_lines(", "if (tile < tiles) at =", "if (false) at ="),
     Mutant("positions in the next tile's line", "long lines", "absorb_lines(", "> line = at.line", ">& line = at.line"),
-    Mutant("tiles left out", "line", "absorb_whole_tiles(", "step = subwarps *", "step = (subwarps + 1) *"),
+    Mutant("tiles left out", "line ahead", "absorb_whole_tiles(", "step = subwarps *", "step = (subwarps + 1) *"),
     Mutant(
         "a tile used before it is loaded",
-        "line",
+        "line ahead",
         "absorb_whole_tiles(",
         "(odd, task, line, slot + step)",
         "(odd, task, line, slot)",
     ),
-    Mutant("the tile behind the last one", "line", "absorb_whole_tiles(", "slot + step < end", "slot < end"),
+    Mutant("the tile behind the last one", "line ahead", "absorb_whole_tiles(", "slot + step < end", "slot < end"),
     Mutant(
         "rows left out when blocks go round",
         "rounds",

@@ -703,7 +703,7 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
         blocks, first = -(-subwarps // (THREADS // lanes)), replace(work, runs=subwarps, width=most)
     else:
         vector = _columns_a_thread(op, rows)
-        loads = LOADS if rows.indexed else max(LOADS, COLUMN_LOADS // (vector * _in_bytes(op)))
+        loads = LOADS if rows.steps else max(LOADS, COLUMN_LOADS // (vector * _in_bytes(op)))
         kernel = f"bins_columns<{op.type}, {rows.indexed}, {vector}, {loads}, {THREADS}{rows.lie}>"
         width = rows.inner // vector
         threads = count * rows.rows * most * width
@@ -720,12 +720,14 @@ def pieces(op: Operator, rows: Rows, count: int) -> tuple[Launch, Launch]:
 
 def _columns_a_thread(op: Operator, rows: Rows) -> int:
     """As many as a load takes, where its states have registers and threads are enough; one where positions count."""
-    if rows.indexed:  # argmax of int8 of (20, 506, 6612), so: 142 us, by two 197
+    if rows.steps:  # argmax of int8 of (20, 506, 6612), so: 142 us, by two 197
         return 1
     fits = (
         n
         for n in (8, 4, 2)
         if n <= rows.vector
+        and rows.inner % n == 0
+        and rows.inner > n
         and n * _in_bytes(op) <= COLUMN_BYTES
         and n * op.state_bytes <= COLUMN_STATES
         and rows.rows * rows.groups * rows.inner >= n * COLUMN_THREADS

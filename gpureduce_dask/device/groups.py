@@ -311,7 +311,7 @@ def _adds_words(cells: Bound) -> bool:
     if plans.adds_whole(device_operator.cuda_operator(cells)):
         return True
     inner = cells.parts[0]
-    is_product = "prod" in inner.name and inner.elements[0].kind in "biu" and inner.state.itemsize == 8
+    is_product = inner.name in ("prod", "nanprod") and inner.elements[0].kind in "biu" and inner.state.itemsize == 8
     return len(cells.parts) == 1 and (is_product or inner.name in ("any", "all"))
 
 

@@ -410,7 +410,7 @@ template <class T, int Order, int V> struct IntegerMomentColumns {
                 for (int w = 0; w < V / 4; w++) {
                     u32 ones = 0;
 #pragma unroll
-                    for (int r = 0; r < some; r++) ones += word(r, w);
+                    for (int r = 0; r < some; r++) ones += word(r, w) & 0x01010101u;  // between columns may be any byte
 #pragma unroll
                     for (int k = 0; k < 4; k++) powers[4 * w + k].take_byte(ones, k);
                 }
