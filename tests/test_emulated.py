@@ -32,6 +32,7 @@ from simt.cases import (
     check_far,
     check_fold,
     check_freedom,
+    check_gaps,
     check_integers,
     check_nothing,
     check_outlier,
@@ -69,6 +70,7 @@ def calls(machine: Emulator) -> None:
     check_scales(machine)
     check_rows_apart(machine)
     check_freedom(machine)
+    check_gaps(machine)
     for integer in INTEGERS:
         check_integers(machine, integer)
     check_ties(machine)
@@ -109,6 +111,10 @@ def test_finishes_agree(machine: Emulator, case: Case) -> None:
 @pytest.mark.parametrize("bound", LOGIC, ids=lambda b: f"{b.name}-{b.dtypes[0]}")
 def test_zeros(machine: Emulator, bound: Bound) -> None:
     check_zeros(machine, bound)
+
+
+def test_bytes_between_columns_of_booleans(machine: Emulator) -> None:
+    check_gaps(machine)
 
 
 def test_zeros_in_every_block(machine: Emulator) -> None:

@@ -27,6 +27,7 @@ from simt.cases import (
     check_exact,
     check_far,
     check_fold,
+    check_gaps,
     check_nothing,
     check_outlier,
     check_ties,
@@ -182,6 +183,7 @@ PROBES: dict[str, tuple[Callable[[Emulator], None], ...]] = {
     "exact": (check_exact,),
     "far": (check_far,),
     "outlier": (check_outlier,),
+    "gaps": (check_gaps,),
     "nothing": (check_nothing,),
     "zeros": tuple(partial(check_zeros, bound=bound) for bound in LOGIC),
 }
@@ -417,6 +419,9 @@ MUTANTS = [
     Mutant("a tile past its line", "long lines", "absorb_lines(", "<= end;", "<= end + Lanes * Items;"),
     Mutant("tiles of one line alone", "long lines", "absorb_lines(", "if (tile < tiles) at =", "if (false) at ="),
     Mutant("positions in the next tile's line", "long lines", "absorb_lines(", "> line = at.line", ">& line = at.line"),
+    Mutant(
+        "bytes between columns count", "gaps", "struct IntegerMomentColumns", "word(r, w) & 0x01010101u", "word(r, w)"
+    ),
     Mutant("tiles left out", "line ahead", "absorb_whole_tiles(", "step = subwarps *", "step = (subwarps + 1) *"),
     Mutant(
         "a tile used before it is loaded",

@@ -370,6 +370,20 @@ def check_zeros(machine: Emulator, bound: Bound) -> None:
             np.testing.assert_array_equal(unpacked(partial, bound)["value"], count(array, axis=axis, keepdims=True))
 
 
+def check_gaps(machine: Emulator) -> None:
+    """Moments of columns of booleans that are read together with what lies between them, which may be any byte."""
+    base = np.full((1201, 26), 255, "u1")
+    base[:, 1:-1] = np.random.default_rng(0).integers(0, 2, (1201, 24))
+    for name, way in (("var", "flat columns"), ("kurtosis", "flat columns"), ("var", "columns end to end")):
+        bound = OPERATORS[name].bind(np.dtype("?"))
+        with taken(way):
+            partial = device_reduce.reduce((put(base.view("?"), lambda x: x[:, 1:-1]),), bound, (0,))
+        if not machine.collecting:
+            ours = host_reduce.finalise(unpacked(partial, bound), bound)
+            wanted = host_reduce.finalise(host_reduce.reduce((base[:, 1:-1].view("?"),), bound, (0,)), bound)
+            np.testing.assert_allclose(ours, wanted, rtol=1e-12)
+
+
 def check_nothing(machine: Emulator) -> None:
     """Lines of zeros: a state of nothing but zeros is a state, and a tie with the identity goes to the element."""
     for bound, count in itertools.product((DEEP["sum"], OPERATORS["argmax"].bind("u1")), (1, 2)):
