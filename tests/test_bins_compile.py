@@ -15,11 +15,13 @@ pytest.importorskip("cupy", reason="its binding of NVRTC compiles")
 
 from gpureduce_dask.device import compile as compiler
 from gpureduce_dask.device import group_plans as plans
+from gpureduce_dask.device import groups as device_groups
 from gpureduce_dask.device import histogram
 from gpureduce_dask.device import operator as device_operator
 from gpureduce_dask.device.layout import Dim
 from gpureduce_dask.device.scan_task import Gpu
 from gpureduce_dask.operators.grouped import Bins, binned
+from gpureduce_dask.operators.monoid import Monoid
 from gpureduce_dask.operators.table import OPERATORS
 from gpureduce_dask.tools.bench import binned as rows_of_groups
 from gpureduce_dask.tools.bench.one_read import FAMILIES
@@ -347,3 +349,26 @@ def test_the_benchmark_has_rows_of_groups():
     assert {case.op for case in cases} >= {"sum 10", "sum 1000", "sum 1000000", "var 10"}
     assert all(case.shape == (2**28,) and case.axes == (0,) for case in cases)
     assert rows_of_groups.torch_call("var 10", None, None) is None
+
+
+def test_a_thread_has_columns_that_divide_a_row():
+    op = device_operator.cuda_operator(OPERATORS["sum"].bind("f4"))
+    for inner, vector in ((1 << 17, 2), ((1 << 17) + 1, 1), (2, 1)):
+        rows = plans.Rows(1, 400, inner, 12, "i32", 4, ())
+        fold, _ = plans.pieces(op, rows, 1)
+        assert fold.kernel == f"bins_columns<{op.type}, false, {vector}, 4, {plans.THREADS}>"
+        assert fold.work.width * vector == inner
+
+
+def test_a_users_product_has_no_atomics():
+    row = Monoid(
+        name="product_of",
+        fields={"value": "i8"},
+        identity=(1,),
+        lift=lambda x, _: (x.astype("i8"),),
+        combine=lambda a, b: (a[0] * b[0],),
+        finalise=lambda state, _: state[0],
+        unsafe_cuda="struct product_of { typedef i64 State; };",
+    )
+    assert not device_groups._adds_words(row.bind("i8"))
+    assert device_groups._adds_words(OPERATORS["prod"].bind("i8"))
