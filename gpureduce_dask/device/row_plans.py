@@ -471,8 +471,7 @@ class RowPlanner(Planner):
         """Blocks of each of a few rows that come in whole waves, where each warp has tiles enough to load one ahead;
         else 0."""
         warps, tiles = tuning.THREADS // 32, rows * row_tiles
-        is_long = self.op.is_heavy and vector <= 4  # whose wave is long enough, however many tiles it has
-        waves = 1 if is_long else max(1, round(tiles / (tuning.WAVE_TILES * warps * tuning.FEW_BLOCKS)))
+        waves = max(1, round(tiles / (tuning.WAVE_TILES * warps * tuning.FEW_BLOCKS)))
         wanted = waves * tuning.FEW_BLOCKS
         splits = wanted // rows
         is_even = rows <= tuning.POLLED_GROUPS and splits * rows >= tuning.EVEN_WAVE * wanted and tiles > wanted * warps
