@@ -426,7 +426,9 @@ class RowPlanner(Planner):
             few = (tuning.ROW_ITEMS // 2,) if each > tuning.ROW_ITEMS else ()
             return (tuning.ROW_ITEMS,) if each > tuning.AHEAD_SLOTS else few
         crowds = self.vector > 4 and (self._is_narrow_float() or op.state_bytes > tuning.HEAVY_STATE_BYTES)
-        return (tuning.ROW_ITEMS, items) if op.is_heavy and not crowds else (items,)
+        is_wide_integer = op.type.endswith(("<i64, false>", "<u64, false>"))  # converted: registers for fewer
+        most = tuning.PAIR_ITEMS if is_wide_integer else tuning.ROW_ITEMS
+        return (most, items) if op.is_heavy and not crowds else (items,)
 
     def _block_long_lines(self) -> Steps:
         work, (_, items) = self.work, self._line_tile(self.work.slots, [32], self._block_items())
