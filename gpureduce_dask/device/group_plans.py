@@ -137,20 +137,26 @@ class Lines:
     lie: int
 
 
+def _walks(
+    row: Sequence[Dim], run: Sequence[Dim], itemsize: int, address: int
+) -> tuple[tuple[Dim, ...], tuple[Dim, ...]] | None:
+    """Rows and runs with the fewest dimensions; None where these are too many for a walk, a run is one element, or some
+    element lies at no multiple of its size."""
+    row = merged([d for d in row if d.size > 1], False)
+    run = merged([d for d in run if d.size > 1], any(d.c for d in run))
+    is_aligned = not any(n % min(16, itemsize) for n in (address, *(d.a for d in (*row, *run))))
+    return (row, run) if run and max(len(row), len(run)) <= MAX_DIMS and is_aligned else None
+
+
 def lines(
     row: Sequence[Dim], run: Sequence[Dim], itemsize: int, label_bytes: int, addresses: tuple[int, int]
 ) -> tuple[int, Lines] | None:
     """Elements of a load, and how rows lie; None where a copy takes no longer. ``addresses``: of elements and labels,
     modulo 16."""
-    row = merged([d for d in row if d.size > 1], False)
-    run = merged([d for d in run if d.size > 1], any(d.c for d in run))
-    own = min(16, itemsize)
-    if (
-        not run
-        or max(len(row), len(run)) > MAX_DIMS
-        or any(n % own for n in (addresses[0], *(d.a for d in (*row, *run))))
-    ):
+    walks = _walks(row, run, itemsize, addresses[0])
+    if walks is None:
         return None
+    row, run = walks
     *outer, last = run
     if abs(last.a) > LINE_STEP * itemsize:
         return None
@@ -167,12 +173,11 @@ def lines(
 
 def column_lines(cells: Sequence[Dim], run: Sequence[Dim], itemsize: int, address: int) -> tuple[int, Lines] | None:
     """Columns of a load, and how they lie whose cells are those of all rows; None where a copy takes no longer."""
-    cells = merged([d for d in cells if d.size > 1], False)
-    run = merged([d for d in run if d.size > 1], any(d.c for d in run))
-    own = min(16, itemsize)
-    starts = (address, *(d.a for d in (*cells[:-1], *run)))
-    if not cells or not run or max(len(cells), len(run)) > MAX_DIMS or any(n % own for n in (*starts, cells[-1].a)):
+    walks = _walks(cells, run, itemsize, address)
+    if walks is None or not walks[0]:
         return None
+    cells, run = walks
+    starts = (address, *(d.a for d in (*cells[:-1], *run)))
     step, nbytes = abs(cells[-1].a), cells[-1].size * itemsize
     if not 0 < step <= LINE_STEP * itemsize or nbytes < COLUMN_LEAST:
         return None
@@ -181,7 +186,7 @@ def column_lines(cells: Sequence[Dim], run: Sequence[Dim], itemsize: int, addres
         vector //= 2
     if itemsize * vector < LINE_BYTES * (len(run) - 1):
         return None
-    return vector, Lines(tuple(cells), tuple(run), PACKED)
+    return vector, Lines(cells, run, PACKED)
 
 
 @dataclass(frozen=True)

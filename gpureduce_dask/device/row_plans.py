@@ -72,12 +72,12 @@ class RowPlanner(Planner):
             fits_two = op.commutative and 2 * self._run_tile(tuning.SUBWARP_THREADS // 32) <= tuning.RUN_TILES_BYTES
             if self.lines > 1 and fits_two and self.line.size * self.lines <= tuning.MOST_TAKEN:
                 yield "subwarp runs", 0, self._subwarp_runs
-        own = self._own_slots()[0]
-        if self.lines == 1 and (op.commutative or own.slots <= 32) and own.slots <= tuning.SUBWARP_ROW_SLOTS:
-            yield "own slots", 0, functools.partial(self._own_slot_rows, *self._own_slots())
+        most = tuning.SUBWARP_ROW_SLOTS if op.commutative else 32
+        own = self._own_slots()
+        if self.lines == 1 and own[0].slots <= most:
+            yield "own slots", 0, functools.partial(self._own_slot_rows, *own)
         words, word = self._side_by_side()
-        fits_words = words.slots <= (tuning.SUBWARP_ROW_SLOTS if op.commutative else 32)
-        if self.lines == 1 and 1 < word < self.vector and fits_words:
+        if self.lines == 1 and 1 < word < self.vector and words.slots <= most:
             yield "own words", 0, functools.partial(self._own_slot_rows, words, word, False)
         if op.commutative:
             yield from self._commutative_ways()
@@ -426,7 +426,8 @@ class RowPlanner(Planner):
             few = (tuning.ROW_ITEMS // 2,) if each > tuning.ROW_ITEMS else ()
             return (tuning.ROW_ITEMS,) if each > tuning.AHEAD_SLOTS else few
         crowds = self.vector > 4 and (self._is_narrow_float() or op.state_bytes > tuning.HEAVY_STATE_BYTES)
-        is_wide_integer = op.type.endswith(("<i64, false>", "<u64, false>"))  # converted: registers for fewer
+        # Variances of 64-bit integers, whose conversions take registers: with eight loads they spill.
+        is_wide_integer = op.type.endswith(("<i64, false>", "<u64, false>"))
         most = tuning.PAIR_ITEMS if is_wide_integer else tuning.ROW_ITEMS
         return (most, items) if op.is_heavy and not crowds else (items,)
 
